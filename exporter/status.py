@@ -22,8 +22,8 @@ from ..listener.foresight.operators import StateOperator, UploadAge, labelled
 from ..listener.foresight.resources import CONTAINER, HEAP
 from ..listener.foresight.tasks import TaskSums
 from ..listener.probe_report import Context
-from ..listener.state.flow import lineage_name
-from .published_state import Monitor, Process, PublishedState, QueryRow, iso
+from ..listener.state.flow import name_in_namespace, namespace_of
+from .published_state import MAX_NEIGHBOURS, Monitor, Process, PublishedState, QueryRow, iso
 
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 MILLISECONDS = 3
@@ -123,7 +123,7 @@ class DatasetStatus(msgspec.Struct, frozen=True):
     """A folder, table or topic, named after the conventions of OpenLineage."""
 
     namespace: str
-    """Such as ``kafka://broker:9092`` or ``s3://bucket``; ``file`` for a local path."""
+    """Such as ``kafka://broker:9092`` or ``s3://bucket``, ``file``; empty if unknown."""
     name: str
 
 
@@ -379,8 +379,8 @@ def _query(row: QueryRow, cpu_seconds: float) -> QueryStatus:
         checkpoint_problem=None if facts is None else checkpoint_problem(facts.checkpoint) or None,
         upstream=row.upstream,
         downstream=row.downstream,
-        reads=tuple(DatasetStatus(*lineage_name(dataset)) for dataset in row.reads),
-        writes=tuple(DatasetStatus(*lineage_name(dataset)) for dataset in row.writes),
+        reads=_datasets(row, "input"),
+        writes=_datasets(row, "output"),
         complete_by=None if row.health.due_at is None else iso(row.health.due_at),
         end_to_end_age_seconds=row.end_to_end_age_seconds,
         caught_up=_caught_up(row),
@@ -390,6 +390,15 @@ def _query(row: QueryRow, cpu_seconds: float) -> QueryStatus:
         supervised=_supervised(row),
     )
     return _rounded(shown)
+
+
+def _datasets(row: QueryRow, wanted: str) -> tuple[DatasetStatus, ...]:
+    """The datasets of one side, ``input`` or ``output``."""
+    own = [dataset for side, dataset in row.datasets if side == wanted]
+    return tuple(
+        DatasetStatus(namespace_of(dataset), name_in_namespace(dataset))
+        for dataset in own[:MAX_NEIGHBOURS]
+    )
 
 
 def _operators(row: QueryRow) -> tuple[OperatorStatus, ...]:

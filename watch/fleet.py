@@ -19,7 +19,7 @@ from ..alerting.words.messages import INCIDENT_URL
 from ..core.installed import VERSION
 from ..core.states import STATES
 from ..core.text import shorten
-from ..listener.state.flow import Dataset, Datasets, Node, cut_off, flow_of
+from ..listener.state.flow import LOCAL, Dataset, Datasets, Node, cut_off, flow_of
 from .client import CAUSE, SUMMARY, DatasetName, DriverAlert, DriverQuery
 
 MAX_TEXT = 300
@@ -43,8 +43,6 @@ DRY_STATES = frozenset({*(state.value for state in NOT_WORKING), "stopped", "com
 BROKEN_STATES = frozenset(state.value for state in NOT_WORKING)
 WORKING = frozenset({"running", "idle", "waiting", "stopped", "completed"})
 """States of a query that need nobody."""
-NAMELESS = "file"
-"""The namespace of paths that are another folder on each machine."""
 
 
 class SeenDriver(msgspec.Struct, frozen=True, kw_only=True):
@@ -419,8 +417,8 @@ class Lineage:
     def _add(self, driver: SeenDriver, query: DriverQuery, host: str) -> None:
         key = (driver.name, query.name)
         self._states[key] = _state_of(driver, query)
-        reads = tuple(_dataset(dataset, host) for dataset in query.reads)
-        writes = tuple(_dataset(dataset, host) for dataset in query.writes)
+        reads = _datasets(query.reads, host)
+        writes = _datasets(query.writes, host)
         if not (reads or writes):
             return
         label = f"{driver.name}\n{query.name}"
@@ -464,6 +462,10 @@ def _state_of(driver: SeenDriver, query: DriverQuery) -> str:
     return DOWN if driver.state == DOWN else "stopped"
 
 
-def _dataset(dataset: DatasetName, host: str) -> Dataset:
-    owners = (host,) if dataset.namespace == NAMELESS else ()
-    return Dataset(dataset.namespace, dataset.name, owners)
+def _datasets(named: Iterable[DatasetName], host: str) -> tuple[Dataset, ...]:
+    """The datasets that may be those of other drivers: their namespace must be known."""
+    return tuple(
+        Dataset(dataset.namespace, dataset.name, (host,) if dataset.namespace == LOCAL else ())
+        for dataset in named
+        if dataset.namespace
+    )

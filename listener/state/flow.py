@@ -26,6 +26,8 @@ from ..events import Progress, SourceProgress
 MAX_DATASETS = 200
 """The most datasets of one query on each side."""
 PATH, TABLE, TOPIC = "path", "table", "topic"
+LOCAL = "file"
+"""OpenLineage's namespace of local paths."""
 
 _BY_PATH = re.compile(r"(?:FileStreamSource|DeltaSource|FileSink|DeltaSink)\[(.+)\]", re.DOTALL)
 _KAFKA = re.compile(r"Kafka\w*\[(Subscribe|SubscribePattern|Assign)\[(.*)\]\]", re.DOTALL)
@@ -67,6 +69,40 @@ class PlanDatasets(msgspec.Struct, frozen=True, gc=False):
     brokers: tuple[tuple[str, ...], ...] = ()
 
 
+# The names of OpenLineage (its spec/Naming.md): a namespace is a data source, a URI without a path.
+
+
+def namespace_of(dataset: Dataset) -> str:
+    """``kafka://broker:9092``, ``s3://lake``, ``file``; empty if it is not known.
+
+    Of several brokers it is the first by name. A table's is its catalog (``catalog://lake``):
+    where that is kept, Spark does not show.
+    """
+    if dataset.kind == TABLE:
+        return f"catalog://{dataset.name.partition('.')[0]}"
+    if not dataset.owners:
+        return ""
+    owner = dataset.owners[0]
+    if dataset.kind == TOPIC:
+        return f"kafka://{owner}"
+    return LOCAL if owner == f"{LOCAL}://" else owner
+
+
+def name_in_namespace(dataset: Dataset) -> str:
+    """A topic, a path, or a table without its catalog."""
+    return dataset.name.partition(".")[2] if dataset.kind == TABLE else dataset.name
+
+
+def place_of(dataset: Dataset) -> str:
+    """``kafka://broker:9092/orders``, ``s3://lake/bronze``, ``file:/data``, ``lake.db.orders``."""
+    if dataset.kind == TABLE:
+        return dataset.name
+    namespace = namespace_of(dataset)
+    if dataset.kind == TOPIC:
+        return f"{namespace}/{dataset.name}".rstrip("/") if namespace else dataset.name
+    return f"{LOCAL}:{dataset.name}" if namespace == LOCAL else f"{namespace}{dataset.name}"
+
+
 def path_dataset(text: str) -> Dataset | None:
     """The dataset of a URI or an absolute path; None for a relative path."""
     match = _URI.fullmatch(text)
@@ -78,20 +114,6 @@ def path_dataset(text: str) -> Dataset | None:
     if not text.startswith("/"):
         return None
     return Dataset(PATH, "/" + posixpath.normpath(text).lstrip("/"), owners)
-
-
-def lineage_name(dataset: Dataset) -> tuple[str, str]:
-    """Its namespace and name, after the naming conventions of OpenLineage.
-
-    Of several brokers the first is the namespace; of a path without one, ``file``.
-    """
-    owner = dataset.owners[0] if dataset.owners else ""
-    if dataset.kind == TOPIC:
-        return f"kafka://{owner}", dataset.name
-    if dataset.kind == TABLE:
-        namespace, _, name = dataset.name.partition(".")
-        return namespace, name
-    return owner if owner not in ("", "file://") else "file", dataset.name
 
 
 def brokers_of(text: str) -> tuple[str, ...]:
@@ -190,14 +212,14 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
 
     ``feeds`` has, for each reader, the writers of each dataset that it reads; ``upstream`` and
     ``downstream`` are direct neighbours. A query that reads what it writes is not its own
-    neighbour. ``reads`` and ``writes`` are the datasets, those of the settings included.
+    neighbour. ``inputs`` and ``outputs`` are the datasets, declared ones too.
     """
 
     feeds: dict[str, tuple[tuple[str, ...], ...]] = {}
     upstream: dict[str, tuple[str, ...]] = {}
     downstream: dict[str, tuple[str, ...]] = {}
-    reads: dict[str, tuple[Dataset, ...]] = {}
-    writes: dict[str, tuple[Dataset, ...]] = {}
+    inputs: dict[str, tuple[Dataset, ...]] = {}
+    outputs: dict[str, tuple[Dataset, ...]] = {}
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
@@ -216,10 +238,11 @@ def flow_of(nodes: tuple[Node, ...], declared: tuple[Declared, ...] = ()) -> Flo
     for label, (_, writes) in sides.items():
         for dataset in writes:
             writers.setdefault((dataset.kind, dataset.name), []).append((dataset, label))
-    flow, edges = Flow({}, {}, {}, {}, {}), 0
-    for reader, (reads, writes) in sides.items():
-        flow.reads[reader] = tuple(reads)
-        flow.writes[reader] = tuple(writes)
+    inputs = {label: tuple(reads) for label, (reads, _) in sides.items()}
+    outputs = {label: tuple(writes) for label, (_, writes) in sides.items()}
+    flow = Flow({}, {}, {}, inputs, outputs)
+    edges = 0
+    for reader, (reads, _) in sides.items():
         fed = [
             _fed_by(dataset, reader, writers.get((dataset.kind, dataset.name), []))
             for dataset in reads

@@ -17,7 +17,8 @@ from querypulse.listener.state.flow import (
     Declared,
     Node,
     flow_of,
-    lineage_name,
+    name_in_namespace,
+    namespace_of,
     path_dataset,
 )
 
@@ -35,15 +36,15 @@ def node(label, reads="", writes=""):
         (path_dataset("s3a://lake/silver/"), ("s3://lake", "/silver")),
         (path_dataset("hdfs://name:8020/data"), ("hdfs://name:8020", "/data")),
         (path_dataset("file:/data"), ("file", "/data")),
-        (path_dataset("/data"), ("file", "/data")),
+        (path_dataset("/data"), ("", "/data")),
         (Dataset(TOPIC, "orders", ("a:9092", "b:9092")), ("kafka://a:9092", "orders")),
-        (Dataset(TOPIC, "orders"), ("kafka://", "orders")),
-        (Dataset(TABLE, "lake.sales.orders"), ("lake", "sales.orders")),
+        (Dataset(TOPIC, "orders"), ("", "orders")),
+        (Dataset(TABLE, "lake.sales.orders"), ("catalog://lake", "sales.orders")),
     ],
     ids=str,
 )
 def test_a_dataset_has_the_name_that_openlineage_gives_it(dataset, name):
-    assert lineage_name(dataset) == name
+    assert (namespace_of(dataset), name_in_namespace(dataset)) == name
 
 
 def test_reader_is_downstream_of_each_writer_of_its_place():
