@@ -305,15 +305,22 @@ def _unhealthy(driver: FleetDriver) -> str:
 
 
 def _freshness(driver: FleetDriver) -> str:
-    """What is left of the promises of freshness, as the driver says it."""
-    left = {name: _left(promise) for name, promise in driver.freshness.items()}
-    named = [f"{name}: {share:.0%} of its budget left" for name, share in left.items() if share]
+    """What is left of the promises of freshness, the worst first, as the driver says it."""
+    left = [(_left(promise), name) for name, promise in driver.freshness.items()]
+    known = sorted((share, name) for share, name in left if share is not None)
+    named = [f"{name}: {share:.0%} of its freshness budget left" for share, name in known]
     return listed(named, MAX_NAMED)
 
 
 def _left(promise: Any) -> float | None:
-    left = promise.get("budget_left") if isinstance(promise, dict) else None
-    return float(left) if isinstance(left, (int, float)) else None
+    """The share of its budget that is left, negative once it is overspent."""
+    match promise:
+        case {
+            "budget_seconds": int() | float() as whole,
+            "budget_left_seconds": int() | float() as left,
+        }:
+            return left / whole if whole else None
+    return None
 
 
 def _healthy(fleet: Fleet) -> Html:
@@ -326,11 +333,12 @@ def _healthy(fleet: Fleet) -> Html:
             driver.state,
             joined([_link(driver.name, driver.url), _labels(driver.labels)]),
             _by_state(driver),
+            _freshness(driver),
         )
         for driver in sorted(well, key=lambda driver: driver.name)
     )
     title = f"Healthy drivers: {len(well)}"
-    table = _table("healthy", title, ("state", "driver", "queries"), rows)
+    table = _table("healthy", title, ("state", "driver", "queries", "freshness"), rows)
     summary = element("summary", title)
     return element("details", summary, table, id="healthy-fold", class_="fold")
 

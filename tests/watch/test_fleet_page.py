@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from support.browser import AUDIT
 from support.exporter_http import get
 from support.fleets import alert, seen_driver, seen_fleet
@@ -89,6 +90,21 @@ def test_a_healthy_fleet_has_no_table_of_trouble():
     assert "no incident is open" in page
     assert 'id="incidents"' not in page
     assert 'id="drivers"' not in page
+
+
+def test_what_is_left_of_a_promise_of_freshness_is_shown_the_worst_first():
+    def promise(left):
+        return {"budget_seconds": 100.0, "budget_left_seconds": left}
+
+    shown = seen_driver(50)
+    queries = [
+        replace(query, freshness=promise(left))
+        for query, left in zip(shown.queries, (80.0, -5.0), strict=False)
+    ]
+    odd = replace(shown.queries[0], name="odd", freshness="good")
+    page = page_of(fleet_of(Seen(at=WALL, drivers=(replace(shown, queries=(*queries, odd)),))))
+    words = "query_1: -5% of its freshness budget left, query_0: 80% of its freshness budget left<"
+    assert words in page
 
 
 def test_a_watcher_that_holds_back_says_so():
