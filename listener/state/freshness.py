@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from ..events import SourceProgress
 from ..offsets import Offsets, may_be_behind
-from ..past_failures import KEEP_SECONDS, mark_of
+from ..past_failures import KEEP_SECONDS, MAX_KEPT, mark_of
 from .query import Query
 from .snapshot import Snapshot
 from .sources import Backlog, PolledSource
@@ -352,6 +352,14 @@ def _shifted(count: Freshness, seconds: float) -> Freshness:
 # -- all queries --------------------------------------------------------------------------------
 
 
+def _newest(counts: Mapping[str, Freshness], most: int) -> Mapping[str, Freshness]:
+    """At most so many, counted last: each restart of a query without a name leaves one."""
+    if len(counts) <= most:
+        return counts
+    by_time = sorted(counts.items(), key=lambda entry: entry[1].counted_at)
+    return dict(by_time[len(by_time) - max(0, most) :])
+
+
 class FreshnessCounts:
     """The freshness of each query that has a promise, by its label; used by one thread."""
 
@@ -399,13 +407,15 @@ class FreshnessCounts:
             if count.promise != promise or count.planned_until != until:
                 count = replace(count, promise=promise, planned_until=until)
             counted[label] = count
-        self.counts = {**self.counts, **counted}
+        others = {label: one for label, one in self.counts.items() if label not in counted}
+        self.counts = {**_newest(others, MAX_KEPT - len(counted)), **counted}
         return counted
 
     def kept(self, wall_of_zero: float) -> dict[str, Freshness]:
         """What the next process needs, by the mark of the label, in Unix seconds."""
         counts = self._left | {mark_of(label): count for label, count in self.counts.items()}
-        return {mark: stored(count, wall_of_zero) for mark, count in counts.items()}
+        newest = _newest(counts, MAX_KEPT)
+        return {mark: stored(count, wall_of_zero) for mark, count in newest.items()}
 
     def forget(self, label: str) -> None:
         """Drop a query that will not come back."""

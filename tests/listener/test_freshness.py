@@ -9,6 +9,7 @@ import pytest
 from support.story import Story, run, source
 
 from querypulse.listener.past_failures import mark_of
+from querypulse.listener.state import freshness
 from querypulse.listener.state.freshness import (
     BUDGET_SECONDS,
     DAY_SECONDS,
@@ -298,6 +299,18 @@ def test_what_is_in_the_future_counts_as_just_now_and_what_is_old_is_dropped():
 
     assert before.at(10).total_seconds == pytest.approx(55)
     assert long_after.at(10).total_seconds == 0
+
+
+def test_counts_of_queries_that_do_not_come_back_are_bounded(monkeypatch):
+    monkeypatch.setattr(freshness, "MAX_KEPT", 3)
+    counting = Counting(Story())
+    for number in range(10):
+        counting.at(float(number), labels=(f"q{number}",))
+
+    assert counting.counts.counts.keys() == {"q7", "q8", "q9"}
+    assert len(counting.kept()) == 3
+    counting.at(10.0, labels=("a", "b", "c", "d"))
+    assert counting.counts.counts.keys() == {"a", "b", "c", "d"}
 
 
 def test_a_query_that_is_forgotten_starts_from_zero():
