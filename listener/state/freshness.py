@@ -74,6 +74,8 @@ class Freshness(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     committed_at: float | None = None
     """The newest commit that was seen."""
     mark: Mark | None = None
+    held_back_at: float | None = None
+    """The newest idle trigger that left data unread (``minOffsetsPerTrigger``)."""
 
     @property
     def good_seconds(self) -> float:
@@ -177,7 +179,10 @@ def follow(
     if committed_at is not None and committed_at != counted.committed_at:
         counted = replace(counted, committed_at=committed_at)
     mark = _next_mark(before, query)
-    return counted if mark is before.mark else replace(counted, mark=mark)
+    held_back_at = _held_back_at(before, query)
+    if mark is before.mark and held_back_at == before.held_back_at:
+        return counted
+    return replace(counted, mark=mark, held_back_at=held_back_at)
 
 
 # -- proofs -----------------------------------------------------------------------------------
@@ -196,9 +201,13 @@ NO_PROOF = Proof(-inf, -inf)
 def _proof(before: Freshness, query: Query, *, is_running: bool) -> Proof:
     run = query.run
     proofs = [NO_PROOF, _proof_by_batches(before, query, is_running=is_running)]
-    if run.last_idle_at is not None and not run.holds_back:
+    if run.last_idle_at is not None and run.last_idle_at != _held_back_at(before, query):
         proofs.append(Proof(run.last_idle_at, run.last_idle_at))
     return max(proofs, key=lambda proof: proof.until)
+
+
+def _held_back_at(before: Freshness, query: Query) -> float | None:
+    return query.run.last_idle_at if query.run.holds_back else before.held_back_at
 
 
 def _proof_by_batches(before: Freshness, query: Query, *, is_running: bool) -> Proof:
@@ -346,6 +355,7 @@ def _shifted(count: Freshness, seconds: float) -> Freshness:
         planned_until=count.planned_until + seconds,
         committed_at=None,
         mark=None,
+        held_back_at=None,
     )
 
 

@@ -6,7 +6,7 @@ from math import inf
 
 import msgspec
 import pytest
-from support.story import Story, run, source
+from support.story import Story, progress, run, source
 
 from querypulse.listener.past_failures import mark_of
 from querypulse.listener.state import freshness
@@ -122,6 +122,17 @@ def test_a_later_batch_that_passes_what_an_earlier_one_saw_proves_the_time_betwe
         counting.at(at + 1)
 
     assert counting.age(70) == pytest.approx(70 - 18)
+
+
+def test_an_idle_trigger_that_holds_data_back_proves_nothing_also_once_a_batch_reads_it():
+    held_back = progress(batch=1, committed=False, sources=(source(1, 5),))
+    counting = Counting(Story().started(at=0).commit(batch=0, at=10, seconds=2.0))
+    counting.at(11)
+    counting.story.probe(run(batch=1, idle_progress=held_back), at=50)
+    assert counting.age(51) == pytest.approx(43)
+    counting.story.works(batch=1, at=60)
+
+    assert counting.age(61) == pytest.approx(53)
 
 
 def test_everything_that_an_earlier_poll_saw_is_read():
