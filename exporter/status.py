@@ -428,7 +428,8 @@ def _freshness(row: QueryRow) -> FreshnessStatus | None:
         budget_seconds=count.promise.budget_seconds,
         budget_left_seconds=count.budget_left_seconds(row.published.wall),
     )
-    return _rounded(shown)
+    # 0.9995 is not 1.
+    return msgspec.structs.replace(_rounded(shown), objective=count.promise.objective)
 
 
 def _datasets(row: QueryRow, wanted: str) -> tuple[DatasetStatus, ...]:
