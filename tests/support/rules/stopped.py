@@ -149,6 +149,12 @@ CASES = table(
         at=101.2,
         **NO_GRACE,
     ),
+    "without a grace, and the probe does not answer any more",
+    query_stopped(
+        served().probe(run(session="s1", batch=9), at=100.5, **SERVED).ended(at=101),
+        at=900,
+        **NO_GRACE,
+    ),
     "its Spark Connect session expired, within the grace",
     stopped(served_until(SESSION_EXPIRED), at=161),
     "its Spark Connect session expired, and another session has started it again",
