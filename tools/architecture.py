@@ -52,7 +52,7 @@ BUDGET = {
     "alerting": (14710, 47),
     "recording": (4645, 14),
     "settings": (1645, 10),
-    "sidecar": (4340, 15),
+    "sidecar": (4350, 15),
     "watch": (1905, 6),
     "replay": (1715, 9),
     "launch": (470, 7),
