@@ -202,8 +202,8 @@ MUTANTS = [
     ("fleet", '{state="idle"} == 1', '{state=~"idle|running"} == 1'),
     (
         "fleet",
-        'unless on (env, cluster, namespace, app, query) (\n            spark_streaming_query_dataset:last{direction="input"}',
-        'and on (env, cluster, namespace, app, query) (\n            spark_streaming_query_dataset:last{direction="input"}',
+        "unless on (env, cluster, namespace, app, query) (\n            spark_streaming_query_dataset:reader",
+        "and on (env, cluster, namespace, app, query) (\n            spark_streaming_query_dataset:reader",
     ),
     ("fleet", '{hop=~"[0-4]"}', '{hop=~"[0-3]"}'),
     ("fleet", '{hop=~"[0-1]"}', '{hop=~"[0-5]"}'),
