@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ..alerting.evaluate import Evaluation
+from ..alerting.facts import AttemptLost
 from ..alerting.finding import WHOLE_DRIVER, Finding, QueryHealth, Severity
 from ..alerting.incidents.lifecycle import Evaluated
 from ..alerting.kinds import DRIVER_DOWN, QUERY_STALLED, QUERY_STOPPED, SharedCause
@@ -45,8 +46,10 @@ def first_failure(snapshot: Snapshot, evaluation: Evaluation) -> QueryFailure | 
         if label not in foreign and ((has_failed and _counts(health)) or is_gone):
             return QueryFailure(label, health.reason)
     for finding in evaluation.findings:
-        # Nobody waits once the main program has ended, except threads that end with it.
-        if finding.shared is SharedCause.PROGRAM_ENDED:
+        # Nobody waits once the main program has ended, except threads that end with it; and what
+        # has ended another attempt of the driver must not end this one, too.
+        is_program = finding.shared is SharedCause.PROGRAM_ENDED
+        if is_program or isinstance(finding.facts, AttemptLost):
             continue
         if finding.alertname in END_ALERTS and not foreign.issuperset(_subjects(finding)):
             return QueryFailure(finding.query, finding.reason)
