@@ -126,8 +126,8 @@ def query_stopped(context: RuleContext) -> Finding | None:
     if query.run.taken_by:
         return _taken(context, seconds)
     grace = 0.0 if context.policy.crashed else context.limits.gone_grace_seconds
-    unsure = _is_unconfirmed(context) if grace else _awaits_session(context, gone_at)
-    if unsure or (grace and seconds <= grace):
+    has_time = grace > 0 and (seconds <= grace or _is_unconfirmed(context))
+    if has_time or _awaits_session(context, gone_at):
         return None
     return _stopped(context, seconds, with_context=with_context)
 
