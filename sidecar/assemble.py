@@ -197,7 +197,7 @@ def make_notifier(
     query_heartbeats: dict[str, Heartbeat] | None = None,
     redact: Callable[[str], str] = str,
     on_attempt: Callable[[Attempt], object] = lambda _: None,
-    is_held: Callable[[], bool] = lambda: False,
+    is_held: Callable[[str], bool] = lambda _: False,
     keep_ended_seconds: float = 0.0,
     hadoop: Hadoop | None = None,
     attempt: DriverAttempt | None = None,

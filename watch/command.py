@@ -197,7 +197,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     )
     _begin_log(settings, redacting)
     ended = _ended_by_signal()
-    own = pages_of(lambda: watcher.seen) | peer_page(leadership, notifier)
+    own = pages_of(lambda: watcher.seen) | peer_page(leadership, notifier, watcher.is_alive)
     server, token = make_server(request, settings, watcher, own, guard)
     pollers = [
         PeerPoller(peer, Access(token, access.context), leadership.interval, watcher.hear, guard)
@@ -309,7 +309,7 @@ def make_notifier(
         restore=restore,
         heartbeat=assemble.make_heartbeat(settings, guard),
         on_attempt=black_box.attempted,
-        is_held=lambda: not leadership.leads(time.monotonic()),
+        is_held=lambda receiver: not leadership.leads(time.monotonic(), receiver),
         keep_ended_seconds=KEEP_ENDED_SECONDS if leadership.has_peers else 0.0,
     )
 
@@ -336,7 +336,7 @@ def make_server(
         return None, token
     content = Content(
         published=lambda: None,
-        alive=lambda: time.monotonic() - watcher.beat_at < ALIVE_SECONDS,
+        alive=watcher.is_alive,
         own=own,
     )
     server = HttpServer(

@@ -2,8 +2,9 @@
 
 The one that has run for longest sends. The others mirror what it has delivered, by receiver and
 incident, from its page ``/peer``; once it has not answered for a while, the next one sends what it
-had not delivered. If watchers cannot reach each other, each of them sends: twice is better than
-never.
+had not delivered. To a receiver that does not take what it sends, the others send, too, as the
+network between may be at fault. If watchers cannot reach each other, each of them sends: twice is
+better than never.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class PeerPage(msgspec.Struct, frozen=True):
     id: str
     since: float
     has_peers: bool = True
+    failing: list[str] = []
+    """The names of the receivers that do not take what it sends."""
     rows: dict[str, list[OutboxRow]] = {}
 
     @property
@@ -53,12 +56,17 @@ class PeerPage(msgspec.Struct, frozen=True):
         return (self.since if self.has_peers else -math.inf, self.id)
 
 
-def peer_page(leadership: Leadership, notifier: Notifier) -> dict[str, Callable[[], Reply]]:
-    """What a watcher serves to its peers, by path."""
+def peer_page(
+    leadership: Leadership, notifier: Notifier, is_alive: Callable[[], bool]
+) -> dict[str, Callable[[], Reply]]:
+    """What a watcher serves to its peers, by path; only while it evaluates."""
 
     def page() -> Reply:
+        if not is_alive():
+            return as_json(503, {"error": "the evaluation of this watcher does not advance"})
         since, own_id = leadership.rank
-        return as_json(200, PeerPage(own_id, since, leadership.has_peers, notifier.rows()))
+        own = (leadership.has_peers, notifier.failing(), notifier.rows())
+        return as_json(OK, PeerPage(own_id, since, *own))
 
     return {PEER: page}
 
@@ -77,6 +85,8 @@ class _Peer(msgspec.Struct):
     polled_at: float = -math.inf
     failing_since: float | None = None
     failures: int = 0
+    failing: Mapping[str, float] = {}
+    """By the name of a receiver that does not take what it sends: since when."""
 
     def is_gone(self, now: float, gone_after: float) -> bool:
         """Whether it has not answered for that long, and more than once."""
@@ -100,7 +110,14 @@ class Leadership:
         self._peers = {url: _Peer() for url in urls}
         self._entitled_since: float | None = None
 
-    def polled(self, url: str, began_at: float, at: float, rank: Rank | None) -> None:
+    def polled(
+        self,
+        url: str,
+        began_at: float,
+        at: float,
+        rank: Rank | None,
+        failing: Iterable[str] = (),
+    ) -> None:
         """Apply one poll of a peer; ``rank`` is None without an answer."""
         peer = self._peers[url]
         if began_at - peer.polled_at > self._current_seconds:
@@ -112,19 +129,22 @@ class Leadership:
             peer.failures += 1
         else:
             peer.rank, peer.failing_since, peer.failures = rank, None, 0
+            peer.failing = {name: peer.failing.get(name, began_at) for name in failing}
         if not all(self._is_behind(other, at) for other in self._peers.values()):
             self._entitled_since = None
         elif self._entitled_since is None:
             self._entitled_since = at
 
-    def leads(self, now: float) -> bool:
-        """Whether this watcher sends."""
+    def leads(self, now: float, receiver: str = "") -> bool:
+        """Whether this watcher sends; of a ``receiver``, whether to this one."""
         if not self._peers:
             return True
         oldest = min(peer.polled_at for peer in self._peers.values())
+        if now - oldest > self._current_seconds:
+            return False
         since = self._entitled_since
-        is_current = now - oldest <= self._current_seconds
-        return is_current and since is not None and now - since >= 2 * self.interval
+        is_entitled = since is not None and now - since >= 2 * self.interval
+        return is_entitled or self._replaces(receiver, now)
 
     @property
     def has_peers(self) -> bool:
@@ -154,6 +174,12 @@ class Leadership:
         if peer.rank == self.rank or peer.is_gone(now, self.gone_after):
             return True
         return peer.rank is not None and peer.rank > self.rank
+
+    def _replaces(self, receiver: str, now: float) -> bool:
+        """Whether no watcher before this one has reached the receiver for a while."""
+        before = [peer for peer in self._peers.values() if not self._is_behind(peer, now)]
+        failing = [peer.failing.get(receiver, math.inf) for peer in before]
+        return bool(failing) and all(now - since >= self.gone_after for since in failing)
 
     def _words(self, peer: _Peer, now: float) -> str:
         if peer.failing_since is not None:

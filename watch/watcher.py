@@ -18,6 +18,7 @@ from ..core.threads import Loop
 from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS, Notice
 from ..listener.state.snapshot import Snapshot
 from ..settings.settings import SettingsError
+from ..sidecar.runtime import ALIVE_SECONDS
 from .alerts import DriverAlerts
 from .client import Access, Client, Endpoint, NoAnswer, await_notice, poll, reported
 from .fleet import Seen
@@ -161,6 +162,10 @@ class Watcher:
         for loop in self._loops:
             loop.start()
 
+    def is_alive(self) -> bool:
+        """Whether its evaluation advances."""
+        return time.monotonic() - self.beat_at < ALIVE_SECONDS
+
     def close(self, timeout: float) -> None:
         """Stop polling. Alerts stay open: closing the watcher brings no driver back."""
         for loop in self._loops:
@@ -201,7 +206,7 @@ class Watcher:
     def _mirror(self, url: str, began_at: float, at: float, page: PeerPage | None) -> None:
         """Take over what a peer has sent, and continue what it has opened."""
         rank = None if page is None else page.rank
-        self._leadership.polled(url, began_at, at, rank)
+        self._leadership.polled(url, began_at, at, rank, () if page is None else page.failing)
         if page is not None and rank != self._leadership.rank:
             is_leader = self._leadership.is_led_by(url)
             unknown = self._sink.mirror(page.rows, is_leader=is_leader)

@@ -46,7 +46,7 @@ class Attempt(msgspec.Struct, frozen=True):
 class Delivery:
     """Sends one receiver, in a thread, the changes in the set of its open incidents.
 
-    While ``is_held`` returns true, another process sends them, and they wait. What has been
+    While ``is_held`` returns true of its name, another process sends them, and they wait. What has been
     resolved is kept for ``keep_ended_seconds``, so that the other one learns of it. ``outcomes``
     counts attempts by their outcome; ``failed`` is an unexpected exception, which is contained.
     """
@@ -59,7 +59,7 @@ class Delivery:
         route: Route | None = None,
         spool: Spool | None = None,
         on_attempt: Callable[[Attempt], object] = lambda _: None,
-        is_held: Callable[[], bool] = lambda: False,
+        is_held: Callable[[str], bool] = lambda _: False,
         keep_ended_seconds: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -99,6 +99,12 @@ class Delivery:
     def circuit_open(self) -> bool:
         """Whether the receiver is considered down, so that attempts are rare."""
         return self._outbox.circuit_open
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the receiver does not take what it is sent, so that attempts are rare."""
+        with self._changed:
+            return self._outbox.circuit_open or self._outbox.is_barred(self._wall())
 
     def start(self) -> None:
         """Begin delivering."""
@@ -155,7 +161,7 @@ class Delivery:
         Returns as soon as each difference was delivered, or attempted and failed, since the
         call began, and at the latest after ``deadline_seconds``.
         """
-        if self._is_held():
+        if self._is_held(self.name):
             return False
         with self._changed:
             self._flush += 1
@@ -192,7 +198,7 @@ class Delivery:
         with self._changed:
             if self._loop.stopping.is_set():
                 return
-            if self._is_held():
+            if self._is_held(self.name):
                 self._changed.wait(HELD_SECONDS)
                 return
             now, wall = self._clock(), self._wall()
@@ -355,6 +361,10 @@ class Notifier:
     def rows(self) -> dict[str, list[OutboxRow]]:
         """What each receiver should know, and knows, by its name."""
         return {delivery.name: delivery.rows() for delivery in self.deliveries}
+
+    def failing(self) -> list[str]:
+        """The names of the receivers that do not take what they are sent."""
+        return [delivery.name for delivery in self.deliveries if delivery.is_failing]
 
     def mirror(
         self, rows: Mapping[str, Iterable[OutboxRow]], *, is_leader: bool

@@ -406,6 +406,13 @@ class Outbox:
         """Whether the receiver is considered down."""
         return self._schedule.is_open
 
+    def is_barred(self, wall: float) -> bool:
+        """Whether something waits that the receiver refuses as ours, such as for a wrong token."""
+        return any(
+            entry.failures is not None and entry.failures.answer is DeliveryOutcome.MISCONFIGURED
+            for entry in self._differences(wall)
+        )
+
     # What the receiver should know
 
     def restore(self, rows: Iterable[OutboxRow], wall: float) -> None:

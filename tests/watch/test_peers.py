@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+from types import SimpleNamespace
+
+import msgspec
 import pytest
 from msgspec.structs import replace
-from support.patience import WALL
+from support.patience import PATIENCE_SECONDS, WALL, until
 from support.watch_harness import A, left_open
 
+from querypulse.alerting.delivery.deliveries import Delivery, Notifier
 from querypulse.alerting.delivery.outbox import Outbox
-from querypulse.alerting.receivers.receiver import ReceiverCapabilities
-from querypulse.watch.peers import KEEP_ENDED_SECONDS, Leadership
+from querypulse.alerting.receivers.receiver import DeliveryError, ReceiverCapabilities
+from querypulse.core.guard import Guard
+from querypulse.core.states import DeliveryOutcome
+from querypulse.core.threads import Deadline
+from querypulse.watch.peers import KEEP_ENDED_SECONDS, PEER, Leadership, PeerPage, peer_page
 
 GONE_AFTER = 15.0
 ELDER, OWN, YOUNGER = (1.0, "a"), (2.0, "b"), (3.0, "c")
@@ -132,6 +140,51 @@ def test_of_three_the_second_does_not_send_while_the_first_answers():
         now += 1.0
     assert not lead.leads(now)
     assert lead.is_led_by(URL)
+
+
+def play_failing(lead, seconds, *receivers, now=100.0):
+    """The elder answers, and these receivers do not take what it sends; the time after them."""
+    for _ in range(seconds):
+        lead.polled(URL, now, now, ELDER, receivers)
+        now += 1.0
+    return now
+
+
+def test_the_younger_sends_to_a_receiver_that_the_elder_cannot_reach_and_to_no_other():
+    lead = leadership()
+    now = play_failing(lead, 15, "pager")
+    assert not lead.leads(now - 1.0, "pager")
+    now = play_failing(lead, 2, "pager", now=now)
+    assert lead.leads(now, "pager")
+    assert not lead.leads(now, "chat")
+    assert not lead.leads(now)
+
+
+def test_the_younger_leaves_a_receiver_to_the_elder_once_that_reaches_it_again():
+    lead = leadership()
+    now = play_failing(lead, 20, "pager")
+    now = play_failing(lead, 1, now=now)
+    assert not lead.leads(now, "pager")
+
+
+def test_a_receiver_that_fails_now_and_then_is_left_to_the_elder():
+    lead = leadership()
+    now = 100.0
+    for _ in range(10):
+        now = play_failing(lead, 10, "pager", now=now)
+        assert not lead.leads(now, "pager")
+        now = play_failing(lead, 1, now=now)
+
+
+def test_of_three_the_last_sends_only_where_neither_of_the_others_reaches_the_receiver():
+    lead = Leadership(YOUNGER, (URL, OTHER), GONE_AFTER)
+    for failing_at_second, expected in ((), False), (("pager",), True):
+        now = 100.0
+        for _ in range(20):
+            lead.polled(URL, now, now, ELDER, ("pager",))
+            lead.polled(OTHER, now, now, OWN, failing_at_second)
+            now += 1.0
+        assert lead.leads(now, "pager") is expected
 
 
 @pytest.mark.parametrize(
@@ -294,3 +347,51 @@ def test_a_row_that_was_resolved_is_forgotten_after_a_while():
     assert len(rows_of(box)) == 1
     box.offer([], WALL + 2 + KEEP_ENDED_SECONDS)
     assert rows_of(box) == []
+
+
+# -- the page for peers -----------------------------------------------------------------------
+
+
+def notifier_of(answer):
+    """A notifier whose only receiver, ``pager``, answers all with this."""
+
+    def send(incident, wall):
+        raise DeliveryError("no", answer)
+
+    receiver = SimpleNamespace(
+        name="pager", capabilities=ReceiverCapabilities(), send=send, close=lambda: None
+    )
+    clock = itertools.count(0.0, 1000.0)
+    return Notifier([Delivery(receiver, Guard(), clock=lambda: next(clock))])
+
+
+def page(notifier, *, alive=True):
+    reply = peer_page(leadership(), notifier, lambda: alive)[PEER]()
+    return reply.code, reply.body
+
+
+@pytest.mark.parametrize(
+    ("answer", "failing"),
+    [
+        (DeliveryOutcome.TRANSIENT, ["pager"]),
+        (DeliveryOutcome.MISCONFIGURED, ["pager"]),
+        (DeliveryOutcome.REJECTED, []),
+    ],
+)
+def test_a_watcher_says_which_receivers_it_does_not_reach(answer, failing):
+    notifier = notifier_of(answer)
+    (delivery,) = notifier.deliveries
+    assert notifier.failing() == []
+    notifier.start()
+    try:
+        notifier.offer((INCIDENT,))
+        until(lambda: delivery.is_failing or delivery.outcomes["rejected"], "it was refused")
+        code, body = page(notifier)
+    finally:
+        notifier.close(Deadline(PATIENCE_SECONDS))
+    assert code == 200
+    assert msgspec.json.decode(body, type=PeerPage).failing == failing
+
+
+def test_a_watcher_whose_evaluation_hangs_does_not_claim_to_send():
+    assert page(Notifier([]), alive=False)[0] == 503
