@@ -119,20 +119,6 @@ def test_failure_that_supervise_restarts_does_not_end_a_driver_that_awaits_any(s
     assert (first_failure(snapshot, evaluation) is not None) == bool(ends)
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_attempt_of_the_driver_that_was_lost_ends_none_that_awaits_any_failure(fails):
-    """YARN has replaced it: it is this attempt that waits."""
-    story = Story().started(at=1).lost_attempt()
-    if fails:
-        story.failed(at=2)
-    snapshot = story.snapshot(3)
-    evaluation = evaluate(snapshot, 3, policy())
-
-    assert "StreamingDriverDown" in {finding.alertname for finding in evaluation.findings}
-    failure = first_failure(snapshot, evaluation)
-    assert (failure and failure.query) == ("a" if fails else None)
-
-
 def test_error_in_words_is_reported_and_loses_no_alert(monkeypatch):
     """The code is then all that the alert says."""
     words_of = EVALUATION.say
