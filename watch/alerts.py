@@ -244,9 +244,10 @@ class _Open(msgspec.Struct):
 
     def is_about(self, driver: WatchedDriver) -> bool:
         """Whether it is about ``driver``; one without an app may be any at its URL."""
+        if self.url != driver.endpoint.url:
+            return False
         names = (driver.name, driver.full_name, driver.address)
-        is_named = not driver.app or self.alert.labels["app"] in names
-        return is_named and self.url == driver.endpoint.url
+        return not driver.app or self.alert.labels["app"] in names
 
     def ended(self, wall: float, outcome: AlertOutcome) -> Incident:
         """The incident, ended."""

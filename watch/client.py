@@ -120,6 +120,13 @@ class DatasetName(msgspec.Struct, frozen=True):
     name: str
 
 
+class DriverFreshness(msgspec.Struct, frozen=True):
+    """What is left of a promise, as a driver shows it, in seconds; negative if it is overspent."""
+
+    budget_seconds: float
+    budget_left_seconds: float
+
+
 class DriverQuery(msgspec.Struct):
     """One query, as a driver shows it."""
 
@@ -129,7 +136,7 @@ class DriverQuery(msgspec.Struct):
     reason: str = ""
     reads: tuple[DatasetName, ...] = ()
     writes: tuple[DatasetName, ...] = ()
-    freshness: Any = None
+    freshness: DriverFreshness | None = None
     complete_by: Annotated[datetime, Meta(tz=True)] | None = None
 
 
@@ -210,8 +217,8 @@ class Client:
         """End the request in progress, and any later one, soon."""
         self._wire.cut()
 
-    def get(self, path: str, seconds: float) -> tuple[int, bytes]:
-        """GET ``path``: status and body; redirects are not followed.
+    def get(self, path: str, seconds: float, most: int = MAX_ANSWER_BYTES) -> tuple[int, bytes]:
+        """GET ``path``: status and at most so many bytes of the body; redirects are not followed.
 
         All steps may take ``seconds``, except the lookup, which has no limit.
 
@@ -229,8 +236,8 @@ class Client:
                     connection.sock = self._context.wrap_socket(sock, server_hostname=self._host)
                 connection.request("GET", path, headers=self._headers())
                 response = connection.getresponse()
-                body = response.read(MAX_ANSWER_BYTES)
-                if response.length and len(body) < MAX_ANSWER_BYTES:
+                body = response.read(most)
+                if response.length and len(body) < most:
                     raise IncompleteRead(body, response.length)
         except (HTTPException, OSError) as error:
             if self._wire.is_cut:

@@ -15,12 +15,13 @@ import msgspec
 
 from ..alerting.alert import CRITICAL, Incident
 from ..alerting.finding import NOT_WORKING
+from ..alerting.silences import END_OF_TIME
 from ..alerting.words.messages import INCIDENT_URL
 from ..core.installed import VERSION
 from ..core.states import STATES
 from ..core.text import shorten
 from ..listener.state.flow import LOCAL, Dataset, Datasets, Node, cut_off, flow_of
-from .client import CAUSE, SUMMARY, DatasetName, DriverAlert, DriverQuery
+from .client import CAUSE, SUMMARY, DatasetName, DriverAlert, DriverFreshness, DriverQuery
 
 MAX_TEXT = 300
 """Characters of a text that a driver has chosen."""
@@ -81,7 +82,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnhealthyQuery(msgspec.Struct, frozen=True):
-    """A query that needs somebody, or whose promise of freshness is broken."""
+    """A query that needs somebody."""
 
     name: str
     state: str
@@ -99,7 +100,7 @@ class FleetDriver(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str]
     queries: dict[str, int]
     unhealthy: tuple[UnhealthyQuery, ...]
-    freshness: dict[str, Any]
+    freshness: dict[str, DriverFreshness]
     """By query, what its driver says of its promise."""
     incidents: int
     critical: int
@@ -365,9 +366,10 @@ def _own_incident(incident: Incident) -> FleetIncident:
 
 def _unix(alert: DriverAlert) -> float | None:
     try:
-        return datetime.fromisoformat(alert.starts_at.replace("Z", "+00:00")).timestamp()
+        at = datetime.fromisoformat(alert.starts_at.replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError):
         return None
+    return at if 0.0 <= at <= END_OF_TIME else None
 
 
 def _cause_text(cause: Any) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
-from typing import Any
 from urllib.parse import urlsplit
 
 from ..alerting.finding import WHOLE_DRIVER
@@ -18,6 +17,7 @@ from ..exporter.pages import Reply, as_json, html, with_script
 from ..recording import page as incident_page
 from ..recording.picture import Html, date_of, element, joined, known_severity, symbol
 from ..recording.section import scrolled
+from .client import DriverFreshness
 from .fleet import (
     DOWN,
     GONE,
@@ -305,22 +305,16 @@ def _unhealthy(driver: FleetDriver) -> str:
 
 
 def _freshness(driver: FleetDriver) -> str:
-    """What is left of the promises of freshness, the worst first, as the driver says it."""
-    left = [(_left(promise), name) for name, promise in driver.freshness.items()]
-    known = sorted((share, name) for share, name in left if share is not None)
-    named = [f"{name}: {share:.0%} of its freshness budget left" for share, name in known]
-    return listed(named, MAX_NAMED)
+    """What is left of the promises of freshness, as the driver says it."""
+    promises = sorted(driver.freshness.items(), key=lambda pair: pair[1].budget_left_seconds)
+    return listed([f"{name}: {_left(promise)}" for name, promise in promises], MAX_NAMED)
 
 
-def _left(promise: Any) -> float | None:
-    """The share of its budget that is left, negative once it is overspent."""
-    match promise:
-        case {
-            "budget_seconds": int() | float() as whole,
-            "budget_left_seconds": int() | float() as left,
-        }:
-            return left / whole if whole else None
-    return None
+def _left(promise: DriverFreshness) -> str:
+    left = promise.budget_left_seconds
+    if left < 0:
+        return f"freshness budget overspent by {duration(-left)}"
+    return f"{duration(left)} of {duration(promise.budget_seconds)} of its freshness budget left"
 
 
 def _healthy(fleet: Fleet) -> Html:

@@ -33,6 +33,8 @@ LEAST_FAILURES = 2
 KEEP_ENDED_SECONDS = 600.0
 """How long a watcher remembers what it has resolved, for peers that were cut off."""
 OK = 200
+MAX_PAGE_BYTES = 64 * 1024 * 1024
+"""Of a peer: an outage of 500 drivers is some MB for each receiver."""
 
 Rank = tuple[float, str]
 """Since when a watcher runs, in Unix seconds, and its id: the least one sends."""
@@ -224,7 +226,9 @@ class PeerPoller:
 
     def _read(self) -> PeerPage | None:
         try:
-            code, body = self._client.get(PEER, min(POLL_SECONDS, 2 * self._interval))
+            code, body = self._client.get(
+                PEER, min(POLL_SECONDS, 2 * self._interval), MAX_PAGE_BYTES
+            )
             return msgspec.json.decode(body, type=PeerPage) if code == OK else None
         except (NoAnswer, msgspec.MsgspecError, UnicodeDecodeError):
             return None

@@ -375,11 +375,12 @@ class TargetTracker:
     def _drop_endpoint_states(self) -> None:
         """Poll only what is listed, and the last endpoints of drivers that are not up there."""
         listed = self._listed or frozenset()
-        wanted = set(listed)
+        unlisted = self.endpoint_states.keys() - listed
+        urls = {endpoint.url for endpoint in unlisted}
         for driver in self.drivers:
-            if driver.app and not driver.is_stopped:
+            if driver.endpoint.url in urls and driver.app and not driver.is_stopped:
                 own = self._endpoints_of(driver)
                 if not self._is_up(listed.intersection(own)):
-                    wanted.update(own)
-        for endpoint in self.endpoint_states.keys() - wanted:
+                    unlisted.difference_update(own)
+        for endpoint in unlisted:
             del self.endpoint_states[endpoint]

@@ -173,10 +173,11 @@ class Watcher:
         self._loops[-1].join(timeout)
 
     def _step(self) -> None:
-        """Apply all observations, evaluate, and hand over the incidents."""
+        """Apply the observations so far, evaluate, and hand over the incidents."""
         with suppress(Empty):
             self._observations.get(timeout=TICK_SECONDS)(self._tracker)
-            while True:
+            # What comes meanwhile waits: there must be an evaluation, too.
+            for _ in range(self._observations.qsize()):
                 self._observations.get_nowait()(self._tracker)
         now = time.monotonic()
         wall = time.time()

@@ -46,9 +46,10 @@ class Attempt(msgspec.Struct, frozen=True):
 class Delivery:
     """Sends one receiver, in a thread, the changes in the set of its open incidents.
 
-    While ``is_held`` returns true of its name, another process sends them, and they wait. What has been
-    resolved is kept for ``keep_ended_seconds``, so that the other one learns of it. ``outcomes``
-    counts attempts by their outcome; ``failed`` is an unexpected exception, which is contained.
+    While ``is_held`` returns true of its name, another process sends them, and they wait. What has
+    been resolved is kept for ``keep_ended_seconds``, so that the other one learns of it.
+    ``outcomes`` counts attempts by their outcome; ``failed`` is an unexpected exception, which is
+    contained.
     """
 
     def __init__(

@@ -15,7 +15,8 @@ from support.patience import WALL
 from querypulse.core.guard import Guard
 from querypulse.exporter.pages import Content
 from querypulse.exporter.server import HttpServer
-from querypulse.watch.client import DriverAlert
+from querypulse.exporter.status import FreshnessStatus
+from querypulse.watch.client import DriverAlert, DriverQuery
 from querypulse.watch.fleet import Seen, SeenPeer, fleet_of
 from querypulse.watch.page import page_of, pages_of, sentence
 
@@ -112,6 +113,40 @@ def test_a_watcher_that_holds_back_says_so():
     page = page_of(fleet_of(seen))
     assert "holds its notifications" in page
     assert "peer http://other:9700: sends" in page
+
+
+@pytest.mark.parametrize(
+    ("left", "words"),
+    [
+        (23_400.0, "bronze: 6 h 30 min of 7 h 12 min of its freshness budget left"),
+        (0.0, "bronze: 0 s of 7 h 12 min of its freshness budget left"),
+        (-7200.0, "bronze: freshness budget overspent by 2 h"),
+    ],
+)
+def test_a_driver_that_needs_somebody_shows_what_is_left_of_its_promises(left, words):
+    """As ``/status`` of a driver has it."""
+    promise = FreshnessStatus(
+        age_seconds=5.0,
+        allowed_seconds=600.0,
+        objective=0.99,
+        planned=False,
+        good_seconds=90.0,
+        total_seconds=100.0,
+        budget_seconds=25_920.0,
+        budget_left_seconds=left,
+    )
+    query = {"name": "bronze", "state": "failed", "freshness": msgspec.to_builtins(promise)}
+    driver = seen_driver(20, queries=(msgspec.convert(query, DriverQuery),))
+    assert words in page_of(fleet_of(Seen(at=WALL, drivers=(driver,))))
+
+
+@pytest.mark.parametrize(
+    "starts_at", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", "yesterday", ""]
+)
+def test_an_alert_that_began_at_no_time_of_the_calendar_spoils_no_page(starts_at):
+    shown = {**alert("StreamingQueryFailed", "gold", summary="it failed"), "starts_at": starts_at}
+    driver = seen_driver(20, alerts=(msgspec.convert(shown, DriverAlert),))
+    assert "it failed" in page_of(fleet_of(Seen(at=WALL, drivers=(driver,))))
 
 
 # -- as it is served --------------------------------------------------------------------------

@@ -10,9 +10,12 @@ import pytest
 from msgspec.structs import replace
 from support.watch_harness import BAD, DAY, ENDPOINTS, WALL, A, B, WatchHarness, left_open, pod
 
+from querypulse.alerting.words.messages import Guidance
 from querypulse.alerting.words.next_steps import has_restart
 from querypulse.exporter.pages import Notice
-from querypulse.watch.client import Said
+from querypulse.watch.alerts import DriverAlerts
+from querypulse.watch.client import Endpoint, Poll, Said
+from querypulse.watch.tracker import TargetTracker, WatchedDriver
 
 
 def harness_of(places: str = "A", **terms) -> WatchHarness:
@@ -714,3 +717,52 @@ def test_incident_that_the_driver_has_taken_over_is_open_until_the_driver_resolv
 )
 def test_run_that_is_not_late_or_is_known_is_not_reported(story):
     assert LATE not in opened(story())
+
+
+# -- many drivers -----------------------------------------------------------------------------
+
+
+def test_a_poll_of_one_driver_does_not_go_through_the_endpoints_of_all(monkeypatch):
+    harness = harness_of("A B")
+    tracker = harness.tracker
+    many = [Endpoint(f"http://driver-{number}:9719") for number in range(100)]
+    tracker.listed(many)
+    for endpoint in many:
+        poll = Poll(began_at=1.0, at=1.0, said=Said.HEALTHY, app=endpoint.url, holds_key=False)
+        tracker.polled(endpoint, poll)
+    looked_at = []
+    look = tracker._endpoints_of
+    monkeypatch.setattr(
+        tracker, "_endpoints_of", lambda driver: looked_at.append(driver.app) or look(driver)
+    )
+    tracker.polled(many[0], replace(poll, app=many[0].url))
+
+    assert set(looked_at) == {many[0].url}
+    assert len(tracker.endpoint_states) == 100
+
+
+def test_an_outage_of_all_drivers_compares_each_incident_with_the_drivers_at_its_address(
+    monkeypatch,
+):
+    tracker = TargetTracker(15.0, 1.0)
+    many = [Endpoint(f"http://driver-{number}:9719", loopback=True) for number in range(40)]
+    tracker.listed(many)
+    alerts = DriverAlerts(
+        tracker,
+        resolve_after_seconds=0.0,
+        repeat_interval_seconds=DAY,
+        guidance=Guidance("https://runbooks.example/{alertname}.md"),
+    )
+    for second in range(80):
+        for endpoint in many:
+            poll = Poll(began_at=second, at=second, said=Said.REFUSED)
+            tracker.polled(endpoint, poll)
+    assert len(alerts.update(80.0, WALL)) == len(many)
+    named = []
+    name = WatchedDriver.full_name.fget
+    monkeypatch.setattr(
+        WatchedDriver, "full_name", property(lambda self: named.append(0) or name(self))
+    )
+    alerts.update(81.0, WALL + 1)
+
+    assert len(named) <= 10 * len(many)
