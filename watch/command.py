@@ -28,7 +28,7 @@ from ..core.guard import Guard
 from ..core.redaction import RedactedLog
 from ..core.secret import Secret
 from ..core.threads import Deadline
-from ..exporter.pages import ALIVE_SECONDS, Content, Reply
+from ..exporter.pages import Content, Reply
 from ..exporter.server import HttpServer
 from ..recording.lines import SeenFrom
 from ..settings.links import external_url, guidance

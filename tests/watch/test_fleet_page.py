@@ -94,18 +94,17 @@ def test_a_healthy_fleet_has_no_table_of_trouble():
 
 
 def test_what_is_left_of_a_promise_of_freshness_is_shown_the_worst_first():
-    def promise(left):
-        return {"budget_seconds": 100.0, "budget_left_seconds": left}
-
     shown = seen_driver(50)
-    queries = [
-        replace(query, freshness=promise(left))
-        for query, left in zip(shown.queries, (80.0, -5.0), strict=False)
-    ]
-    odd = replace(shown.queries[0], name="odd", freshness="good")
-    page = page_of(fleet_of(Seen(at=WALL, drivers=(replace(shown, queries=(*queries, odd)),))))
-    words = "query_1: -5% of its freshness budget left, query_0: 80% of its freshness budget left<"
-    assert words in page
+    queries = tuple(
+        replace(query, freshness=DriverFreshness(7200.0, left))
+        for query, left in zip(shown.queries, (3600.0, -60.0), strict=False)
+    )
+    page = page_of(fleet_of(Seen(at=WALL, drivers=(replace(shown, queries=queries),))))
+
+    assert (
+        "query_1: freshness budget overspent by 60 s, "
+        "query_0: 60 min of 2 h of its freshness budget left<"
+    ) in page
 
 
 def test_a_watcher_that_holds_back_says_so():
