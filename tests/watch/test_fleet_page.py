@@ -16,7 +16,7 @@ from querypulse.core.guard import Guard
 from querypulse.exporter.pages import Content
 from querypulse.exporter.server import HttpServer
 from querypulse.exporter.status import FreshnessStatus
-from querypulse.watch.client import DriverAlert, DriverQuery
+from querypulse.watch.client import DriverAlert, DriverFreshness, DriverQuery
 from querypulse.watch.fleet import Seen, SeenPeer, fleet_of
 from querypulse.watch.page import page_of, pages_of, sentence
 
