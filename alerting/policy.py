@@ -140,6 +140,12 @@ class Policy(msgspec.Struct, frozen=True):
                 limits = replace(limits, **changes)
         return limits
 
+    @property
+    def has_promises(self) -> bool:
+        """Whether any query may promise how fresh it is."""
+        limits = (changes.get("freshness_seconds") for _, changes in self.overrides)
+        return self.defaults.freshness_seconds is not None or any(limits)
+
     def sets_deadline(self, name: str) -> bool:
         """Whether a pattern sets ``complete_by``, so that it is meant for this very query."""
         return any(

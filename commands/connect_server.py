@@ -93,10 +93,18 @@ def connect_server(environment: Mapping[str, str], port: int | None, **options: 
 
 
 def submit_arguments(given: str, options: Mapping[str, list[str]]) -> str:
-    """The value of ``PYSPARK_SUBMIT_ARGS``: what it was given, then our options, which win."""
-    words = [word for word in shlex.split(given) if word != SHELL]
-    if not options.get("name") and "--name" not in words:
-        words += ["--name", NAME]
+    """The value of ``PYSPARK_SUBMIT_ARGS``: what it was given, then our options, which win.
+
+    Raises:
+        CommandError: it cannot be read.
+
+    """
+    try:
+        inherited = [word for word in shlex.split(given) if word != SHELL]
+    except ValueError as error:
+        raise CommandError(f"connect-server: {SUBMIT_VARIABLE}: {error}") from None
+    # A ``--name``, and a later conf, are more than this one.
+    words = ["--conf", f"spark.app.name={NAME}", *inherited]
     for name, values in options.items():
         for value in values:
             words += [f"--{name.replace('_', '-')}", value]

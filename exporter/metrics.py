@@ -170,9 +170,7 @@ MAX_DATASETS = 20
 def _datasets(row: QueryRow) -> Figures:
     """The datasets whose namespace is known: others may be anybody's."""
     figures: Figures = {}
-    sides = [("output", dataset) for dataset in row.writes]
-    sides += [("input", dataset) for dataset in row.reads]
-    for direction, dataset in sides:
+    for direction, dataset in row.datasets:
         namespace = namespace_of(dataset)
         if namespace and len(figures) < MAX_DATASETS:
             figures[direction, namespace, name_in_namespace(dataset)] = 1.0
@@ -542,7 +540,7 @@ QUERY_FIGURES: Table[QueryRow] = {
     "spark_streaming_query_datasets_without_series": Figure(
         f"Datasets of the query beyond these {MAX_DATASETS}, or whose brokers or file system are "
         "not known.",
-        lambda row: float(len(row.reads) + len(row.writes) - len(_datasets(row))),
+        lambda row: float(len(row.datasets) - len(_datasets(row))),
     ),
     "spark_streaming_query_upstream{upstream}": Figure(
         "1 for each query whose output the query reads.",

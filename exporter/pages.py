@@ -103,6 +103,8 @@ EXPECT_STOP = "/expect_stop"
 POSTS = (SILENCES, EXPECT_STOP)
 RUNBOOKS = "/runbooks/"
 LIVEZ = "/livez"
+ALIVE_SECONDS = 5.0
+"""How old the last evaluation of a worker may be that is not stuck."""
 INCIDENTS = "/incidents"
 """The incidents of the last thirty days; below it, each by its id."""
 KEPT_SECONDS = 30 * 86_400.0

@@ -383,6 +383,13 @@ class QueryRow:
         return ended.failure.error_class if ended is not None and ended.failure else None
 
     @property
+    def datasets(self) -> tuple[tuple[str, Dataset], ...]:
+        """What it writes (``output``), and what it reads (``input``)."""
+        flow = self.published.flow
+        sides = (("output", flow.outputs), ("input", flow.inputs))
+        return tuple((side, dataset) for side, by in sides for dataset in by.get(self.label, ()))
+
+    @property
     def upstream(self) -> tuple[str, ...]:
         """The queries that write what it reads, at most ``MAX_NEIGHBOURS``."""
         return self.published.flow.upstream.get(self.label, ())[:MAX_NEIGHBOURS]
@@ -391,16 +398,6 @@ class QueryRow:
     def downstream(self) -> tuple[str, ...]:
         """The queries that read what it writes, at most ``MAX_NEIGHBOURS``."""
         return self.published.flow.downstream.get(self.label, ())[:MAX_NEIGHBOURS]
-
-    @property
-    def reads(self) -> tuple[Dataset, ...]:
-        """The datasets that it reads."""
-        return self.published.flow.reads.get(self.label, ())
-
-    @property
-    def writes(self) -> tuple[Dataset, ...]:
-        """The datasets that it writes."""
-        return self.published.flow.writes.get(self.label, ())
 
     @property
     def end_to_end_age_seconds(self) -> float | None:

@@ -22,7 +22,7 @@ from ..listener.foresight.operators import StateOperator, UploadAge, labelled
 from ..listener.foresight.resources import CONTAINER, HEAP
 from ..listener.foresight.tasks import TaskSums
 from ..listener.probe_report import Context
-from ..listener.state.flow import Dataset, name_in_namespace, namespace_of
+from ..listener.state.flow import name_in_namespace, namespace_of
 from .published_state import MAX_NEIGHBOURS, Monitor, Process, PublishedState, QueryRow, iso
 
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
@@ -140,8 +140,7 @@ class DatasetStatus(msgspec.Struct, frozen=True):
     """A folder, table or topic, named after the conventions of OpenLineage."""
 
     namespace: str
-    """Such as ``kafka://broker:9092`` or ``s3://bucket``; ``file`` for a local path; empty if it is
-    not known."""
+    """Such as ``kafka://broker:9092`` or ``s3://bucket``, ``file``; empty if unknown."""
     name: str
 
 
@@ -370,13 +369,6 @@ def why_unready(published: PublishedState | None) -> list[Reason]:
     ]
 
 
-def _datasets(datasets: tuple[Dataset, ...]) -> tuple[DatasetStatus, ...]:
-    return tuple(
-        DatasetStatus(namespace_of(dataset), name_in_namespace(dataset))
-        for dataset in datasets[:MAX_NEIGHBOURS]
-    )
-
-
 def _query(row: QueryRow, cpu_seconds: float) -> QueryStatus:
     query, facts, progress, flight = row.query, row.facts, row.live_progress, row.in_flight
     began = row.published.unix(query.run.started_at) if row.is_seen else None
@@ -408,8 +400,8 @@ def _query(row: QueryRow, cpu_seconds: float) -> QueryStatus:
         checkpoint_problem=None if facts is None else checkpoint_problem(facts.checkpoint) or None,
         upstream=row.upstream,
         downstream=row.downstream,
-        reads=_datasets(row.reads),
-        writes=_datasets(row.writes),
+        reads=_datasets(row, "input"),
+        writes=_datasets(row, "output"),
         complete_by=None if row.health.due_at is None else iso(row.health.due_at),
         end_to_end_age_seconds=row.end_to_end_age_seconds,
         caught_up=_caught_up(row),
@@ -436,7 +428,17 @@ def _freshness(row: QueryRow) -> FreshnessStatus | None:
         budget_seconds=count.promise.budget_seconds,
         budget_left_seconds=count.budget_left_seconds(row.published.wall),
     )
-    return _rounded(shown)
+    # 0.9995 is not 1.
+    return msgspec.structs.replace(_rounded(shown), objective=count.promise.objective)
+
+
+def _datasets(row: QueryRow, wanted: str) -> tuple[DatasetStatus, ...]:
+    """The datasets of one side, ``input`` or ``output``."""
+    own = [dataset for side, dataset in row.datasets if side == wanted]
+    return tuple(
+        DatasetStatus(namespace_of(dataset), name_in_namespace(dataset))
+        for dataset in own[:MAX_NEIGHBOURS]
+    )
 
 
 def _operators(row: QueryRow) -> tuple[OperatorStatus, ...]:

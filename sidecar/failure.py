@@ -7,7 +7,7 @@ from typing import Literal
 from ..alerting.evaluate import Evaluation
 from ..alerting.finding import WHOLE_DRIVER, Finding, QueryHealth, Severity
 from ..alerting.incidents.lifecycle import Evaluated
-from ..alerting.kinds import DRIVER_DOWN, QUERY_STALLED, QUERY_STOPPED, SharedCause
+from ..alerting.kinds import DRIVER_DOWN, QUERY_STALLED, QUERY_STOPPED, Code, SharedCause
 from ..alerting.words.reasons import JVM_ENDED, SESSION_GONE
 from ..core.states import QueryState
 from ..listener.probe_report import Context
@@ -45,8 +45,9 @@ def first_failure(snapshot: Snapshot, evaluation: Evaluation) -> QueryFailure | 
         if label not in foreign and ((has_failed and _counts(health)) or is_gone):
             return QueryFailure(label, health.reason)
     for finding in evaluation.findings:
-        # Nobody waits once the main program has ended, except threads that end with it.
-        if finding.shared is SharedCause.PROGRAM_ENDED:
+        # Nobody waits once the main program has ended, except threads that end with it; and the
+        # end of the attempt before says nothing about this one.
+        if finding.shared is SharedCause.PROGRAM_ENDED or finding.code is Code.ATTEMPT_LOST:
             continue
         if finding.alertname in END_ALERTS and not foreign.issuperset(_subjects(finding)):
             return QueryFailure(finding.query, finding.reason)

@@ -35,6 +35,7 @@ WATCH = (
     "nothing outside this process watches it: nobody is notified when it is killed. Set "
     "'heartbeat_url', let Prometheus scrape it, or run `querypulse watch`"
 )
+PROMISE = "freshness_seconds"
 SPOOL = (
     "freshness_seconds is set, and no 'spool_dir': what is left of the budget starts again with "
     "each process. Set 'spool_dir'"
@@ -106,7 +107,8 @@ def known_risks(settings: Settings) -> tuple[Risk, ...]:
     if settings.http_port < 0 and not is_watched(settings):
         found.append(Risk("nobody_watches", WATCH))
     limits = (settings, *settings.queries.values())
-    if settings.spool_dir is None and any(own.freshness_seconds for own in limits):
+    promised = [getattr(own, PROMISE) for own in limits]
+    if settings.spool_dir is None and any(promised):
         found.append(Risk("promise_without_spool", SPOOL))
     return tuple(found)
 

@@ -53,7 +53,7 @@ from ..alerting.words.messages import Guidance
 from ..core.guard import Guard
 from ..core.text import listed
 from ..core.threads import Deadline, Loop
-from ..exporter.pages import Content, Notice
+from ..exporter.pages import ALIVE_SECONDS, Content, Notice
 from ..exporter.published_state import PublishedState
 from ..exporter.push import Publisher, instance_of
 from ..exporter.server import HttpServer
@@ -102,7 +102,6 @@ from .worker import Inputs, Worker
 log = logging.getLogger("querypulse")
 
 MAILBOX_CAPACITY = 2000
-ALIVE_SECONDS = 5.0
 FLUSH_SHARE = 0.7
 """The share of the time to close that notifying may use; the rest is for stopping."""
 INTERRUPTED_SECONDS = 0.5

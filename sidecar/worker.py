@@ -284,6 +284,8 @@ class Worker:
 
 def promises_of(policy: Policy, snapshot: Snapshot, evaluation: Evaluation) -> dict[str, Promise]:
     """How fresh the data of each query is to be, by label; nothing of what is ignored here."""
+    if not policy.has_promises:
+        return {}
     names = {query.label: query.base_name for query in snapshot.queries}
     names = {base_label(name): name for name in policy.expected} | names
     promises = {

@@ -50,7 +50,7 @@ BUDGET = {
     "listener": (16000, 63),
     "exporter": (3250, 9),
     "alerting": (15500, 50),
-    "recording": (4645, 14),
+    "recording": (4650, 14),
     "settings": (1700, 10),
     "sidecar": (4600, 16),
     "watch": (3500, 11),

@@ -178,12 +178,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     redacting, guard = assemble.make_redactor(settings), Guard()
     silencing = SilenceStore(settings.silence_file, guard)
     access = access_of(request, settings)
-    black_box = BlackBox(
-        about_process(settings, APP, "", SeenFrom.WATCH),
-        guard,
-        redact=redacting.text,
-        folder=assemble.recordings_folder(settings, None),
-    )
+    black_box = _black_box(settings, redacting, guard)
     words = replace(guidance(settings).redacted(redacting.text), recordings=black_box.place)
     evaluate = make_alerts(request, settings, words)
     peers = peers_of(request)
@@ -237,6 +232,12 @@ def _settings(request: WatchRequest, environment: Mapping[str, str]) -> Settings
     file = request.webhook_url_file
     arguments = {} if file is None else {"webhook_url_file": file, "webhook_url": None}
     return load_strictly(arguments, environment)
+
+
+def _black_box(settings: Settings, redacting: EvaluationRedactor, guard: Guard) -> BlackBox:
+    about = about_process(settings, APP, "", SeenFrom.WATCH)
+    folder = assemble.recordings_folder(settings, None)
+    return BlackBox(about, guard, redact=redacting.text, folder=folder)
 
 
 def make_alerts(request: WatchRequest, settings: Settings, words: Guidance) -> DriverAlerts:

@@ -467,9 +467,10 @@ def _state_of(driver: SeenDriver, query: DriverQuery) -> str:
     return DOWN if driver.state == DOWN else "stopped"
 
 
-def _datasets(names: Iterable[DatasetName], host: str) -> tuple[Dataset, ...]:
+def _datasets(named: Iterable[DatasetName], host: str) -> tuple[Dataset, ...]:
+    """The datasets that may be those of other drivers: their namespace must be known."""
     return tuple(
         Dataset(dataset.namespace, dataset.name, (host,) if dataset.namespace == LOCAL else ())
-        for dataset in names
+        for dataset in named
         if dataset.namespace
     )

@@ -327,11 +327,12 @@ def _healthy(fleet: Fleet) -> Html:
             driver.state,
             joined([_link(driver.name, driver.url), _labels(driver.labels)]),
             _by_state(driver),
+            _freshness(driver),
         )
         for driver in sorted(well, key=lambda driver: driver.name)
     )
     title = f"Healthy drivers: {len(well)}"
-    table = _table("healthy", title, ("state", "driver", "queries"), rows)
+    table = _table("healthy", title, ("state", "driver", "queries", "freshness"), rows)
     summary = element("summary", title)
     return element("details", summary, table, id="healthy-fold", class_="fold")
 

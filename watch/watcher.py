@@ -15,10 +15,9 @@ from ..alerting.evaluate import Evaluation
 from ..alerting.incidents.lifecycle import Evaluated
 from ..core.guard import Guard
 from ..core.threads import Loop
-from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS, Notice
+from ..exporter.pages import ALIVE_SECONDS, RETURN_SECONDS, WAIT_SECONDS, Notice
 from ..listener.state.snapshot import Snapshot
 from ..settings.settings import SettingsError
-from ..sidecar.runtime import ALIVE_SECONDS
 from .alerts import DriverAlerts
 from .client import Access, Client, Endpoint, NoAnswer, await_notice, poll, reported
 from .fleet import Seen

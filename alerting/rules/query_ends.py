@@ -126,8 +126,8 @@ def query_stopped(context: RuleContext) -> Finding | None:
     if query.run.taken_by:
         return _taken(context, seconds)
     grace = 0.0 if context.policy.crashed else context.limits.gone_grace_seconds
-    unsure = _is_unconfirmed(context) if grace else _awaits_session(snapshot, gone_at)
-    if unsure or (grace and seconds <= grace):
+    has_time = grace > 0 and (seconds <= grace or _is_unconfirmed(context))
+    if has_time or _awaits_session(context, gone_at):
         return None
     return _stopped(context, seconds, with_context=with_context)
 
@@ -156,10 +156,12 @@ def _taken(context: RuleContext, seconds: float) -> Finding:
     return report(context, QUERY_STOPPED, Severity.CRITICAL, found)
 
 
-def _awaits_session(snapshot: Snapshot, gone_at: float) -> bool:
+def _awaits_session(context: RuleContext, gone_at: float) -> bool:
     """Whether the next poll may show that its client has ended the session of a run."""
-    probe = snapshot.probe
-    return probe is not None and probe.session_ends is not None and probe.began_at < gone_at
+    probe = context.snapshot.probe
+    if probe is None or probe.session_ends is None or probe.began_at >= gone_at:
+        return False
+    return not (context.policy.ends or context.probe_is_stale)
 
 
 def _is_unconfirmed(context: RuleContext) -> bool:

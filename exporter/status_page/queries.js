@@ -113,9 +113,9 @@ function freshnessWords(fresh) {
   if (!fresh) return "";
   const promised = `${duration(fresh.allowed_seconds)} are promised in ${Number((100 * fresh.objective).toFixed(3))}% of the time`;
   const left = fresh.budget_left_seconds;
-  const budget = left < 0 ? `overspent by ${duration(-left)}` : `${duration(left)} of ${duration(fresh.budget_seconds)} left`;
+  const budget = left < 0 ? `overspent by ${age(-left)}` : `${age(left)} of ${age(fresh.budget_seconds)} left`;
   const planned = fresh.planned ? "; planned time does not count" : "";
-  return `newest data ${duration(fresh.age_seconds)} old, ${promised}; ${budget} in 30 days${planned}`;
+  return `newest data ${age(fresh.age_seconds)} old, ${promised}; ${budget} in 30 days${planned}`;
 }
 
 /** `dedupe: 38M rows, 7.6 GB, the snapshot of partition 3 lacks 60 batches; ...` */

@@ -91,7 +91,7 @@ class ConnectRun:
         except ConnectCallError as error:
             if not _UNKNOWN_RUN.search(str(error)):
                 raise
-            if self._client.has_server_session:
+            if self._client.has_server_session and not self.last.facts.trigger.is_known:
                 # A server that had started again would have refused the session. It shows to no
                 # client how a flow of a declarative pipeline ends; their triggers are these.
                 facts = replace(self.last.facts, trigger=Trigger("AvailableNow"))

@@ -146,11 +146,16 @@ def _session_end(line: str, now: float) -> tuple[str, SessionEnd]:
     server_id, user, session, ago, idle, allowed = line.split(FIELD)
     return server_id, SessionEnd(
         at=now - int(ago) / 1e3,
-        session=redact(session)[:SESSION_CHARACTERS],
-        user=redact(user)[:SESSION_CHARACTERS],
+        session=_named_by_client(session),
+        user=_named_by_client(user),
         idle_seconds=int(idle) / 1e3,
         allowed_seconds=int(allowed) / 1e3,
     )
+
+
+def _named_by_client(text: str) -> str:
+    """A name that a client chose: one line, cut, without secrets."""
+    return " ".join(redact(text).split())[:SESSION_CHARACTERS]
 
 
 def read_run(java: Any, identity: Callable[[Any], int], details: OptionalCalls) -> LivingRun:

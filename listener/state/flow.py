@@ -212,14 +212,14 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
 
     ``feeds`` has, for each reader, the writers of each dataset that it reads; ``upstream`` and
     ``downstream`` are direct neighbours. A query that reads what it writes is not its own
-    neighbour. ``reads`` and ``writes`` are the datasets, those of the settings included.
+    neighbour. ``inputs`` and ``outputs`` are the datasets, declared ones too.
     """
 
     feeds: dict[str, tuple[tuple[str, ...], ...]] = {}
     upstream: dict[str, tuple[str, ...]] = {}
     downstream: dict[str, tuple[str, ...]] = {}
-    reads: dict[str, tuple[Dataset, ...]] = {}
-    writes: dict[str, tuple[Dataset, ...]] = {}
+    inputs: dict[str, tuple[Dataset, ...]] = {}
+    outputs: dict[str, tuple[Dataset, ...]] = {}
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
@@ -238,9 +238,9 @@ def flow_of(nodes: tuple[Node, ...], declared: tuple[Declared, ...] = ()) -> Flo
     for label, (_, writes) in sides.items():
         for dataset in writes:
             writers.setdefault((dataset.kind, dataset.name), []).append((dataset, label))
-    reads_by = {label: tuple(reads) for label, (reads, _) in sides.items()}
-    writes_by = {label: tuple(writes) for label, (_, writes) in sides.items()}
-    flow = Flow({}, {}, {}, reads_by, writes_by)
+    inputs = {label: tuple(reads) for label, (reads, _) in sides.items()}
+    outputs = {label: tuple(writes) for label, (_, writes) in sides.items()}
+    flow = Flow({}, {}, {}, inputs, outputs)
     edges = 0
     for reader, (reads, _) in sides.items():
         fed = [

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from ..events import SourceProgress
 from ..offsets import Offsets, may_be_behind
-from ..past_failures import KEEP_SECONDS, mark_of
+from ..past_failures import KEEP_SECONDS, MAX_KEPT, mark_of
 from .query import Query
 from .snapshot import Snapshot
 from .sources import Backlog, PolledSource
@@ -74,6 +74,8 @@ class Freshness(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     committed_at: float | None = None
     """The newest commit that was seen."""
     mark: Mark | None = None
+    held_back_at: float | None = None
+    """The newest idle trigger that left data unread (``minOffsetsPerTrigger``)."""
 
     @property
     def good_seconds(self) -> float:
@@ -177,7 +179,10 @@ def follow(
     if committed_at is not None and committed_at != counted.committed_at:
         counted = replace(counted, committed_at=committed_at)
     mark = _next_mark(before, query)
-    return counted if mark is before.mark else replace(counted, mark=mark)
+    held_back_at = _held_back_at(before, query)
+    if mark is before.mark and held_back_at == before.held_back_at:
+        return counted
+    return replace(counted, mark=mark, held_back_at=held_back_at)
 
 
 # -- proofs -----------------------------------------------------------------------------------
@@ -196,9 +201,13 @@ NO_PROOF = Proof(-inf, -inf)
 def _proof(before: Freshness, query: Query, *, is_running: bool) -> Proof:
     run = query.run
     proofs = [NO_PROOF, _proof_by_batches(before, query, is_running=is_running)]
-    if run.last_idle_at is not None and not run.holds_back:
+    if run.last_idle_at is not None and run.last_idle_at != _held_back_at(before, query):
         proofs.append(Proof(run.last_idle_at, run.last_idle_at))
     return max(proofs, key=lambda proof: proof.until)
+
+
+def _held_back_at(before: Freshness, query: Query) -> float | None:
+    return query.run.last_idle_at if query.run.holds_back else before.held_back_at
 
 
 def _proof_by_batches(before: Freshness, query: Query, *, is_running: bool) -> Proof:
@@ -346,10 +355,19 @@ def _shifted(count: Freshness, seconds: float) -> Freshness:
         planned_until=count.planned_until + seconds,
         committed_at=None,
         mark=None,
+        held_back_at=None,
     )
 
 
 # -- all queries --------------------------------------------------------------------------------
+
+
+def _newest(counts: Mapping[str, Freshness], most: int) -> Mapping[str, Freshness]:
+    """At most so many, counted last: each restart of a query without a name leaves one."""
+    if len(counts) <= most:
+        return counts
+    by_time = sorted(counts.items(), key=lambda entry: entry[1].counted_at)
+    return dict(by_time[len(by_time) - max(0, most) :])
 
 
 class FreshnessCounts:
@@ -357,7 +375,7 @@ class FreshnessCounts:
 
     def __init__(self) -> None:
         self.counts: Mapping[str, Freshness] = {}
-        """Of all queries with a promise, those included that were seen within ``KEEP_SECONDS``."""
+        """Of all queries with a promise that were ever seen."""
         self._left: dict[str, Freshness] = {}
 
     def restore(self, left: Mapping[str, Freshness], now: float, wall_of_zero: float) -> None:
@@ -399,18 +417,15 @@ class FreshnessCounts:
             if count.promise != promise or count.planned_until != until:
                 count = replace(count, promise=promise, planned_until=until)
             counted[label] = count
-        left = {
-            label: count
-            for label, count in self.counts.items()
-            if snapshot.at - count.counted_at <= KEEP_SECONDS
-        }
-        self.counts = left | counted
+        others = {label: one for label, one in self.counts.items() if label not in counted}
+        self.counts = {**_newest(others, MAX_KEPT - len(counted)), **counted}
         return counted
 
     def kept(self, wall_of_zero: float) -> dict[str, Freshness]:
         """What the next process needs, by the mark of the label, in Unix seconds."""
         counts = self._left | {mark_of(label): count for label, count in self.counts.items()}
-        return {mark: stored(count, wall_of_zero) for mark, count in counts.items()}
+        newest = _newest(counts, MAX_KEPT)
+        return {mark: stored(count, wall_of_zero) for mark, count in newest.items()}
 
     def forget(self, label: str) -> None:
         """Drop a query that will not come back."""

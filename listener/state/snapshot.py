@@ -158,7 +158,7 @@ class DriverAttempt(msgspec.Struct, frozen=True):
     application: str
     number: int
     place: str = ""
-    """Its host and process."""
+    """Its host."""
 
     def replaces(self, other: DriverAttempt | None) -> bool:
         """Whether YARN has started it because the other one had failed."""

@@ -149,15 +149,34 @@ def submitted(given="", **options):
 
 def test_options_follow_those_of_the_environment_and_win():
     inherited = "--master yarn --conf 'spark.x=a b' pyspark-shell"
-    assert submitted(inherited, name=["orders"], conf=["spark.x=c d"]) == (
+    assert submitted(inherited, name=["orders"], conf=["spark.x=c d"]).endswith(
         "--master yarn --conf 'spark.x=a b' --name orders --conf 'spark.x=c d' pyspark-shell"
     )
 
 
-def test_application_is_named_as_spark_names_its_server_unless_it_has_a_name():
-    assert submitted() == "--name 'Spark Connect server' pyspark-shell"
-    assert submitted("--name orders pyspark-shell") == "--name orders pyspark-shell"
-    assert submitted(name=["orders"]) == "--name orders pyspark-shell"
+NAMED = "--conf 'spark.app.name=Spark Connect server'"
+
+
+@pytest.mark.parametrize(
+    ("inherited", "options", "words"),
+    [
+        ("", {}, ""),
+        ("--name orders pyspark-shell", {}, " --name orders"),
+        ("--name=orders pyspark-shell", {}, " --name=orders"),
+        ("", {"name": ["orders"]}, " --name orders"),
+        ("", {"conf": ["spark.app.name=orders"]}, " --conf spark.app.name=orders"),
+    ],
+)
+def test_application_is_named_as_spark_names_its_server_before_any_name_that_is_given(
+    inherited, options, words
+):
+    """To spark-submit, ``--name`` is more than a conf, and a later conf more than an earlier one."""
+    assert submitted(inherited, **options) == f"{NAMED}{words} pyspark-shell"
+
+
+def test_inherited_options_that_no_shell_could_read_are_an_error_that_names_them():
+    with pytest.raises(CommandError, match="PYSPARK_SUBMIT_ARGS: No closing quotation"):
+        submitted("--name it's pyspark-shell")
 
 
 def test_port_and_options_reach_spark_and_nothing_makes_the_session_a_client(monkeypatch):
@@ -172,7 +191,7 @@ def test_port_and_options_reach_spark_and_nothing_makes_the_session_a_client(mon
         connect_server.connect_server({}, 0, master=["local[2]"], conf=["a=b"])
 
     assert os.environ[SUBMIT_VARIABLE] == (
-        f"--name 'Spark Connect server' --master 'local[2]' --conf a=b --conf {PORT}=0 pyspark-shell"
+        f"{NAMED} --master 'local[2]' --conf a=b --conf {PORT}=0 pyspark-shell"
     )
     assert "SPARK_REMOTE" not in os.environ
 

@@ -6,6 +6,7 @@ is printed.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -90,6 +91,7 @@ class Attempts:
         until(lambda: not self.job.pagerduty.open, "PagerDuty has no incident", START_SECONDS)
         if self.keeps != "without a spool":
             until(lambda: self._is_over(before), "the webhook gets the resolve", START_SECONDS)
+            until(self._has_stored_ends, "the spool has no incident", START_SECONDS)
         sent = [(page.status, page.what[0], round(page.at - at, 2)) for page in pages[before:]]
         said(
             self.keeps,
@@ -104,6 +106,15 @@ class Attempts:
     def _is_over(self, before):
         newest = {page.what: page.status for page in self.job.pages.pages[before:]}
         return newest and set(newest.values()) == {"resolved"}
+
+    def _has_stored_ends(self):
+        """Whether a kill from now on leaves nothing that is over as if it were open."""
+        try:
+            (file,) = (self.job.folder / "spool").glob("outbox-*.json")
+            return not json.loads(file.read_text())["rows"]
+        except (OSError, ValueError):
+            # Hadoop deletes a local file before it renames the next one.
+            return False
 
 
 def fail(driver):

@@ -17,7 +17,10 @@ from support.repository import ROOT
 pytestmark = [pytest.mark.alertmanager, pytest.mark.slow]
 
 GOLDEN = ROOT / "tests" / "fixtures" / "messages.txt"
-RULES = [ROOT / "dashboards" / "prometheus" / name for name in ("drivers.yaml", "queries.yaml")]
+RULES = [
+    ROOT / "dashboards" / "prometheus" / name
+    for name in ("drivers.yaml", "queries.yaml", "fleet.yaml")
+]
 APPS = (f"app{number}" for number in count())
 
 

@@ -203,7 +203,7 @@ def test_no_name_makes_markup_in_a_message_of_a_fleet(name, messages):
     ("drivers", "queries", "interval"),
     [
         pytest.param(12, 3, 1, marks=pytest.mark.thorough),
-        pytest.param(500, 10, 15, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
+        pytest.param(500, 10, 8, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
     ],
 )
 def test_outage_of_a_broker_is_one_notification_and_another_failure_pages_by_itself(
@@ -223,8 +223,10 @@ def test_outage_of_a_broker_is_one_notification_and_another_failure_pages_by_its
         ) as prometheus,
     ):
         every = "count(count by (app) (spark_streaming_query_dataset:last))"
-        until(lambda: figure(prometheus, every) == drivers, "all drivers are scraped")
+        patience = PATIENCE_SECONDS * interval
+        until(lambda: figure(prometheus, every) == drivers, "all drivers are scraped", patience)
         fleet.outage_at = time.time()
+        began = time.monotonic()
         down = {
             (f"app{driver}", f"q{query}")
             for driver in range(1, drivers, 2)
@@ -240,10 +242,12 @@ def test_outage_of_a_broker_is_one_notification_and_another_failure_pages_by_its
             of_cause("fleet-chat", STARVED): fed,
             ("pager", (("app", "app0"), ("query", "q0"))): {("app0", "q0")},
         }
-        until(lambda: groups_of(manager.reported) == wanted, "each cause is a group of its own")
-        print(measured(prometheus, drivers, queries))
+        until(lambda: groups_of(manager.reported) == wanted, "each cause is a group", patience)
+        print(f"after {time.monotonic() - began:.0f} s:", measured(prometheus, drivers, queries))
         fleet.outage_at = None
-        until(lambda: groups_of(manager.reported, "resolved") == wanted, "each of them ends")
+        until(
+            lambda: groups_of(manager.reported, "resolved") == wanted, "each of them ends", patience
+        )
 
 
 def figure(prometheus, promql):

@@ -273,6 +273,8 @@ def test_readers_see_the_neighbours_of_a_query_and_the_age_where_it_is_known():
 
     assert (queries["silver"].upstream, queries["silver"].downstream) == (("bronze",), ("gold",))
     assert queries["bronze"].upstream == ()
+    assert [dataset.name for dataset in queries["gold"].reads] == ["/lake/silver"]
+    assert [dataset.name for dataset in queries["silver"].writes] == ["/lake/silver"]
     assert queries["bronze"].end_to_end_age_seconds is None
     assert queries["silver"].end_to_end_age_seconds == 12
     assert values(shown, "spark_streaming_query_end_to_end_age_seconds") == {("shop", "silver"): 12}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from math import inf
 
 import pytest
 from msgspec.structs import replace
@@ -15,7 +17,7 @@ from support.changing_states import (
     in_flight,
     working,
 )
-from support.published_states import MONITOR
+from support.published_states import FRESHNESS, MONITOR
 from support.story import CONFLICT, Lake, Story, run
 
 from querypulse.alerting.alert import Alert
@@ -23,6 +25,7 @@ from querypulse.core.states import STATES
 from querypulse.listener.foresight.operators import StateOperator
 from querypulse.listener.foresight.resources import Disk, Heap, Resources
 from querypulse.listener.foresight.tasks import QueryTasks, TaskSums
+from querypulse.listener.state.freshness import DAY_SECONDS, Promise
 
 pytestmark = pytest.mark.browser
 
@@ -111,6 +114,36 @@ def test_details_say_when_a_query_has_caught_up(windows):
         assert "caught up" in behind.locator(".facts dt").all_inner_texts()
         text = "never at this rate: 360 k/h arrive, 72 k/h are read"
         assert text in behind.locator(".facts dd").all_inner_texts()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            {},
+            "newest data 32 s old, 10 min are promised in 99% of the time; 7 h 7 min of 7 h 12 min left"
+            " in 30 days",
+        ),
+        (
+            {"bad_by_day": {}, "promise": Promise(90.0, 0.9995), "planned_until": inf},
+            "newest data 32 s old, 90 s are promised in 99.95% of the time; 21 min of 21 min left in "
+            "30 days; planned time does not count",
+        ),
+        (
+            {"promise": Promise(600.0, 1.0)},
+            "newest data 32 s old, 10 min are promised in 100% of the time; overspent by 5 min in "
+            "30 days",
+        ),
+    ],
+)
+def test_details_say_how_fresh_a_query_is_and_what_is_left(windows, change, words):
+    living = ChangingState(fleet("a"))
+    bad = {"bad_by_day": {int(time.time() // DAY_SECONDS): 300.0}}
+    fresh = replace(FRESHNESS, **bad | change)
+    living.change = lambda shown: replace(shown, freshness={"a": fresh})
+    with status_page(windows, living) as (page, _):
+        row(page, "a").locator("summary").click()
+        assert words in row(page, "a").locator(".facts dd").all_inner_texts()
 
 
 def test_monitor_says_how_full_the_driver_is(windows):

@@ -193,6 +193,20 @@ def test_flow_whose_end_the_server_hides_from_clients_has_completed(world, runni
     assert run.facts.trigger.ends_by_itself
 
 
+def test_run_that_the_job_started_itself_is_no_flow_and_its_hidden_end_a_loss(world):
+    """Its trigger has no end, so that it has not completed."""
+    world.server.has_server_session = True
+    started = Trigger("ProcessingTime", interval_seconds=1.0)
+    world.starts.append(RunFacts("q", "r", "q", started, "noop", "/c"))
+    world.server.running = {"r": "q"}
+    polled(world)
+
+    world.server.running = {}
+    world.server.errors["r"] = ConnectCallError("Streaming query 51ca is not found")
+    run = polled(world)["r"]
+    assert (run.active, run.exception, run.facts.trigger) == (False, RUN_LOST, started)
+
+
 ENDS = {
     "stopped": ({}, "", "", None),
     "started again": ({"new": "q"}, "", "", None),

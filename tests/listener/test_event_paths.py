@@ -94,7 +94,7 @@ def test_refused_queue_is_logged_and_falls_back_to_a_python_proxy(
     assert [queue.closes for queue in spark.queues] == [1] * len(spark.queues)
     assert path.source is spark.listener.mailbox
     # Where our Java compiles, it shows the runs off the bus, too.
-    assert (path.living_runs() is not None) == bool(spark.queues)
+    assert (path.living_runs() is not None) == (path.executions is not None) == bool(spark.queues)
     assert spark.manager.added == [path.java_listener]
     assert spark.callback_servers == [spark.sparkContext._gateway]
     (logged,) = [record.getMessage() for record in caplog.records]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.story import Lake, folder
 
 from querypulse.alerting.evaluate import retired
@@ -9,10 +10,15 @@ from querypulse.listener.events import SourceProgress
 from querypulse.listener.state.end_to_end import EndToEnd
 from querypulse.listener.state.flow import (
     MAX_EDGES,
+    TABLE,
+    TOPIC,
+    Dataset,
     Datasets,
     Declared,
     Node,
     flow_of,
+    name_in_namespace,
+    namespace_of,
     path_dataset,
 )
 
@@ -22,6 +28,23 @@ def node(label, reads="", writes=""):
         tuple(path_dataset(f"/{name}") for name in side.split()) for side in (reads, writes)
     )
     return Node(label, label, Datasets(reads, writes))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "name"),
+    [
+        (path_dataset("s3a://lake/silver/"), ("s3://lake", "/silver")),
+        (path_dataset("hdfs://name:8020/data"), ("hdfs://name:8020", "/data")),
+        (path_dataset("file:/data"), ("file", "/data")),
+        (path_dataset("/data"), ("", "/data")),
+        (Dataset(TOPIC, "orders", ("a:9092", "b:9092")), ("kafka://a:9092", "orders")),
+        (Dataset(TOPIC, "orders"), ("", "orders")),
+        (Dataset(TABLE, "lake.sales.orders"), ("catalog://lake", "sales.orders")),
+    ],
+    ids=str,
+)
+def test_a_dataset_has_the_name_that_openlineage_gives_it(dataset, name):
+    assert (namespace_of(dataset), name_in_namespace(dataset)) == name
 
 
 def test_reader_is_downstream_of_each_writer_of_its_place():

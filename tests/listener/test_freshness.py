@@ -6,9 +6,10 @@ from math import inf
 
 import msgspec
 import pytest
-from support.story import Story, run, source
+from support.story import Story, progress, run, source
 
-from querypulse.listener.past_failures import KEEP_SECONDS, mark_of
+from querypulse.listener.past_failures import mark_of
+from querypulse.listener.state import freshness
 from querypulse.listener.state.freshness import (
     BUDGET_SECONDS,
     DAY_SECONDS,
@@ -121,6 +122,17 @@ def test_a_later_batch_that_passes_what_an_earlier_one_saw_proves_the_time_betwe
         counting.at(at + 1)
 
     assert counting.age(70) == pytest.approx(70 - 18)
+
+
+def test_an_idle_trigger_that_holds_data_back_proves_nothing_also_once_a_batch_reads_it():
+    held_back = progress(batch=1, committed=False, sources=(source(1, 5),))
+    counting = Counting(Story().started(at=0).commit(batch=0, at=10, seconds=2.0))
+    counting.at(11)
+    counting.story.probe(run(batch=1, idle_progress=held_back), at=50)
+    assert counting.age(51) == pytest.approx(43)
+    counting.story.works(batch=1, at=60)
+
+    assert counting.age(61) == pytest.approx(53)
 
 
 def test_everything_that_an_earlier_poll_saw_is_read():
@@ -300,6 +312,18 @@ def test_what_is_in_the_future_counts_as_just_now_and_what_is_old_is_dropped():
     assert long_after.at(10).total_seconds == 0
 
 
+def test_counts_of_queries_that_do_not_come_back_are_bounded(monkeypatch):
+    monkeypatch.setattr(freshness, "MAX_KEPT", 3)
+    counting = Counting(Story())
+    for number in range(10):
+        counting.at(float(number), labels=(f"q{number}",))
+
+    assert counting.counts.counts.keys() == {"q7", "q8", "q9"}
+    assert len(counting.kept()) == 3
+    counting.at(10.0, labels=("a", "b", "c", "d"))
+    assert counting.counts.counts.keys() == {"a", "b", "c", "d"}
+
+
 def test_a_query_that_is_forgotten_starts_from_zero():
     counting = Counting(steady(until=40))
     counting.at(0)
@@ -351,12 +375,3 @@ def test_bad_seconds_belong_to_the_days_in_which_they_were():
 
     assert count.bad_by_day == {0: DAY_SECONDS, 1: DAY_SECONDS, 2: DAY_SECONDS / 2}
     assert count.bad_seconds == 2.5 * DAY_SECONDS
-
-
-def test_a_query_that_was_not_seen_for_a_month_is_forgotten():
-    counting = Counting(steady())
-    counting.at(100, labels=("a", "gone"))
-    counting.at(100 + KEEP_SECONDS - 1.0)
-    assert mark_of("gone") in counting.kept()
-    counting.at(100 + KEEP_SECONDS + 1.0)
-    assert counting.kept().keys() == {mark_of("a")}

@@ -36,6 +36,12 @@ def test_long_user_is_cut_and_a_secret_in_it_is_hidden():
     assert "hunter2" not in ended.user
 
 
+def test_user_of_several_lines_is_one_line_as_all_reasons_are():
+    (ended,) = read(("u", "ada\r\n*bob*\u2028 x", "c\n1", 0, 0, 0)).values()
+
+    assert (ended.user, ended.session) == ("ada *bob* x", "c 1")
+
+
 @pytest.mark.parametrize(
     ("idle", "allowed", "is_expired"),
     [

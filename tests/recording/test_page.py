@@ -14,7 +14,7 @@ from support.timelines import BEGAN, QUERIES, bare, batches, hang, later, summar
 
 import querypulse
 from querypulse.recording.lines import END_OF_TIME
-from querypulse.recording.page import page_of, style_hash
+from querypulse.recording.page import hash_of, page_of, style
 from querypulse.recording.timeline import Batch, Moment, Span, Timeline, What
 
 HOSTILE = '</script></title><img src=x onerror=alert(1)>" onload="x\' {{7*7}} &amp; <!-- \x00\x1b\r\u202e\ud800'
@@ -137,7 +137,7 @@ def test_policy_allows_only_its_own_style():
     )
     assert policy.split("; ") == [
         "default-src 'none'",
-        f"style-src {style_hash()}",
+        f"style-src {hash_of(style())}",
         "img-src data:",
         "base-uri 'none'",
         "form-action 'none'",

@@ -419,7 +419,7 @@ NESTED = [
         {"labels": {"env": "prod", "cost-center": "7"}},
         "at labels: the name 'cost-center' is not allowed; allowed: text, ASCII letters, digits and _; ",
     ),
-    ({"labels": {"source": "a"}}, "names that our metrics use: alertname, app, component, "),
+    ({"labels": {"source": "a"}}, "names that our metrics use: alertname, app, cause, component, "),
     (
         {"expected_queries": ["a", 1]},
         'at expected_queries[1]: 1 is not allowed; allowed: text; write "1"',

@@ -461,3 +461,15 @@ def test_failure_after_the_answer_that_another_query_has_ended_is_no_completion(
     spark = UnwatchedSpark("the last one ends", StreamingQueryException("b failed"), active=["b"])
     with pytest.raises(QueryFailure, match="b failed"):
         wait(spark)
+
+
+def test_attempt_that_died_before_this_one_ends_no_wait():
+    """YARN has started this attempt in its place: a failure now would be a loop of restarts."""
+    story = Story().started(at=0).lost_attempt()
+
+    assert [found.code.value for found in story.evaluate(1).findings] == ["attempt_lost"]
+    assert failure(story, 1) is None
+
+
+def test_query_that_fails_after_another_attempt_died_ends_the_wait():
+    assert failure(Story().started(at=0).lost_attempt().failed(at=1), 2).query == "a"

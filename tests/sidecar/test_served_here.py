@@ -78,7 +78,7 @@ def driver(clean_environment, monkeypatch):
     )
     monkeypatch.setattr(observers, "SparkProbe", IdleProbe)
     monkeypatch.setattr(
-        observers, "SparkSources", lambda spark: SimpleNamespace(close=lambda: None)
+        observers, "SparkSources", lambda spark, active: SimpleNamespace(close=lambda: None)
     )
     yield driver
     sidecar = SIDECARS.find(driver.sparkContext)

@@ -8,7 +8,7 @@ from querypulse.alerting.alert import Alert
 from querypulse.alerting.delivery.deliveries import Notifier
 from querypulse.alerting.kinds import DRIVER_DOWN
 from querypulse.alerting.words.messages import Guidance
-from querypulse.sidecar.runtime import ALIVE_SECONDS
+from querypulse.exporter.pages import ALIVE_SECONDS
 from querypulse.watch import alerts
 from querypulse.watch.alerts import DriverAlerts
 from querypulse.watch.client import Endpoint, Poll, Said, holds_key

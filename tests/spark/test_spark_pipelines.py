@@ -24,15 +24,6 @@ OTHERS = "".join(
     for number in range(5)
 )
 """With ``DEFINITIONS`` and one more, eight flows."""
-HANGS = """
-from pyspark.sql.functions import udf
-@udf("long")
-def hung(value):
-    time.sleep(3600)
-@dp.table
-def hangs():
-    return rows().withColumn("x", hung("value"))
-"""
 FAILED = ("firing", "StreamingQueryFailed", flow("broken"))
 
 
@@ -77,14 +68,6 @@ def test_auto_attach_pages_the_one_of_eight_flows_that_dies(pages, tmp_path):
 
     assert pages.reported == [FAILED], text
     assert "not on Spark's bus" not in text
-
-
-@pytest.mark.nightly
-def test_flow_that_hangs_is_reported_under_its_name(pages, tmp_path):
-    short = settings(pages, QUERYPULSE_STALL_FLOOR_SECONDS="5")
-    with run_pipeline(DEFINITIONS + HANGS + ATTACHES, tmp_path, **short):
-        page = pages.wait_for("StreamingQueryStalled", flow("hangs"))
-    assert page.labels["app"] == "flows"
 
 
 @pytest.mark.thorough

@@ -25,6 +25,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 ENDED = frozenset({"FINISHED", "FAILED", "KILLED"})
 JOB = """
 import os
+import threading
 import time
 from pathlib import Path
 from pyspark.sql import SparkSession
@@ -47,10 +48,22 @@ for name in ("bronze", "silver"):
     stream = spark.readStream.format("rate").load().writeStream.queryName(name)
     stream.option("checkpointLocation", str(folder / name)).trigger(processingTime="1 second")
     (stream.format("noop") if name == "bronze" else stream.foreachBatch(write)).start()
-while not all(query.last_commit_batch is not None for query in sidecar.snapshot().queries):
-    time.sleep(0.05)
-(folder / "spark_ui_url").write_text(spark_ui_url(spark))
-(folder / f"ready.{os.getpid()}").touch()
+
+
+def have_committed():
+    batches = [query.last_commit_batch for query in sidecar.snapshot().queries]
+    return len(batches) == 2 and None not in batches
+
+
+def report_ready():
+    while not have_committed():
+        time.sleep(0.05)
+    (folder / "spark_ui_url").write_text(spark_ui_url(spark))
+    (folder / f"ready.{os.getpid()}").touch()
+
+
+# Meanwhile it waits as most jobs do, also for what the attempt before this one has left.
+threading.Thread(target=report_ready, daemon=True).start()
 if "WAITS_FOR_END" in os.environ:
     while not (folder / "end").exists():
         time.sleep(0.05)

@@ -229,6 +229,15 @@ def test_a_local_folder_is_another_one_on_each_machine():
     assert (shown.starved, shown.feeds) == ((), ())
 
 
+def test_a_dataset_without_a_known_namespace_may_be_another_one():
+    pair = (
+        driver("a", query("bronze", "failed", writes=["orders"], namespace="")),
+        driver("b", query("silver", reads=["orders"], namespace="")),
+    )
+    shown = fleet(*pair)
+    assert (shown.starved, shown.feeds) == ((), ())
+
+
 def test_a_local_folder_is_one_of_both_drivers_of_a_machine():
     pair = (
         driver("a", query("bronze", "failed", writes=["/d"], namespace="file"), url="http://h:1"),

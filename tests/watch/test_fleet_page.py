@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from support.browser import AUDIT
 from support.exporter_http import get
 from support.fleets import alert, seen_driver, seen_fleet
@@ -15,7 +16,7 @@ from querypulse.core.guard import Guard
 from querypulse.exporter.pages import Content
 from querypulse.exporter.server import HttpServer
 from querypulse.exporter.status import FreshnessStatus
-from querypulse.watch.client import DriverAlert, DriverQuery
+from querypulse.watch.client import DriverAlert, DriverFreshness, DriverQuery
 from querypulse.watch.fleet import Seen, SeenPeer, fleet_of
 from querypulse.watch.page import page_of, pages_of, sentence
 
@@ -90,6 +91,20 @@ def test_a_healthy_fleet_has_no_table_of_trouble():
     assert "no incident is open" in page
     assert 'id="incidents"' not in page
     assert 'id="drivers"' not in page
+
+
+def test_what_is_left_of_a_promise_of_freshness_is_shown_the_worst_first():
+    shown = seen_driver(50)
+    queries = tuple(
+        replace(query, freshness=DriverFreshness(7200.0, left))
+        for query, left in zip(shown.queries, (3600.0, -60.0), strict=False)
+    )
+    page = page_of(fleet_of(Seen(at=WALL, drivers=(replace(shown, queries=queries),))))
+
+    assert (
+        "query_1: freshness budget overspent by 60 s, "
+        "query_0: 60 min of 2 h of its freshness budget left<"
+    ) in page
 
 
 def test_a_watcher_that_holds_back_says_so():

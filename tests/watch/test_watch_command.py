@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from itertools import count
 
 import pytest
+import requests
 from support.http_double import HttpDouble, reply
-from support.patience import until
+from support.patience import PATIENCE_SECONDS, until
 from support.watching import Running, ServedDriver, serving
 
 from querypulse.alerting.silences import Silence, change_silences
@@ -217,6 +219,25 @@ def test_the_watcher_uses_a_rotated_token(run, pages, tmp_path):
         watcher.wait_for("etl is up")
 
 
+@pytest.mark.slow
+def test_the_watcher_serves_the_page_of_all_drivers_with_the_token_of_the_settings(
+    run, pages, tmp_path
+):
+    token = tmp_path / "token"
+    token.write_text("secret")
+    settings = {"webhook_url": pages.url, "http_token_file": str(token)}
+    with serving("etl") as driver, run(driver.url, **settings) as watcher:
+        watcher.wait_for("etl is up")
+        (url,) = re.findall(r"the page of all drivers is (\S+)", watcher.log)
+
+        def states(**headers):
+            answer = requests.get(f"{url}/status", headers=headers, timeout=PATIENCE_SECONDS)
+            return [driver["state"] for driver in answer.json()["drivers"]]
+
+        until(lambda: states(Authorization="Bearer secret") == ["up"], "the driver is shown")
+        assert requests.get(f"{url}/peer", timeout=PATIENCE_SECONDS).status_code == 401
+
+
 # -- rejected arguments -----------------------------------------------------------------------
 
 
@@ -232,6 +253,8 @@ def test_the_watcher_uses_a_rotated_token(run, pages, tmp_path):
         ("--webhook-url-file HOOK a:1 --client-cert-file /nowhere", "--client-cert-file /nowhere"),
         ("--webhook-url-file HOOK a:1 --client-key-file /nowhere", "needs --client-cert-file"),
         ("a:1 --webhook-url-file /nowhere", "webhook_url_file: cannot read /nowhere"),
+        ("--webhook-url-file HOOK a:1 --peer ftp://b", "'ftp://b'"),
+        ("--webhook-url-file HOOK a:1 --peer b --http-port -1", "--peer needs --http-port"),
         ("http://me:hidden@a:1 --webhook-url-file HOOK", "--token-file"),
     ],
 )

@@ -18,7 +18,7 @@ from support.watching import published_alert, published_driver, serving
 from querypulse.core.guard import Guard
 from querypulse.exporter import pages as pages_module
 from querypulse.exporter.pages import MAX_WATCHERS, Notice
-from querypulse.watch import command as command_module
+from querypulse.watch import watcher as watcher_module
 from querypulse.watch.client import Access, Client, await_notice, reported
 from querypulse.watch.targets import endpoint_of
 from querypulse.watch.watcher import DriverPoller
@@ -112,8 +112,8 @@ def test_one_more_watcher_takes_the_place_of_the_oldest(monkeypatch):
 @pytest.mark.parametrize("again", [False, True], ids=["keep", "again and again"])
 def test_neighbours_at_many_places_hide_no_shutdown_notice(again, monkeypatch):
     over, observations, asked = threading.Event(), [], threading.Event()
-    ask = command_module.await_notice
-    monkeypatch.setattr(command_module, "await_notice", lambda client: asked.set() or ask(client))
+    ask = watcher_module.await_notice
+    monkeypatch.setattr(watcher_module, "await_notice", lambda client: asked.set() or ask(client))
 
     def occupy(server):
         with suppress(requests.RequestException):

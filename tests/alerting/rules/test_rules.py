@@ -53,7 +53,7 @@ from support.rules.stories import (
 )
 from support.story import CONFLICT, MONDAY, Story, policy, processing, progress, run, source
 
-from querypulse.alerting.evaluate import gather
+from querypulse.alerting.evaluate import evaluate, gather
 from querypulse.alerting.facts import (
     EndsBefore,
     FolderGone,
@@ -904,6 +904,16 @@ def test_expired_session_of_a_client_without_a_user_is_named_by_its_id_alone():
 
     assert "the Spark Connect session c-1 expired" in found.reason
     assert say(found).evidence["connect_session"] == "c-1"
+
+
+def test_stopped_query_is_reported_as_the_process_ends_though_no_poll_shows_its_session():
+    """There is no later evaluation."""
+    story = steady().probe(run(session="s1", batch=9), at=100, session_ends={})
+    snapshot = story.ended(at=101).snapshot(101.2)
+    for crashed, alertnames in ((False, []), (True, ["StreamingQueryStopped"])):
+        ending = replace(policy(), ends=crashed, crashed=crashed)
+        found = evaluate(snapshot, 101.2, ending).findings
+        assert [finding.alertname for finding in found] == alertnames
 
 
 def test_queries_of_an_expired_session_are_one_incident_and_those_of_two_are_two():

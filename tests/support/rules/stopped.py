@@ -149,6 +149,18 @@ CASES = table(
         at=101.2,
         **NO_GRACE,
     ),
+    "without a grace, and the probe does not answer any more",
+    query_stopped(
+        served().probe(run(session="s1", batch=9), at=100.5, **SERVED).ended(at=101),
+        at=900,
+        **NO_GRACE,
+    ),
+    "a short grace is over, and no poll has shown whether the client ended its session",
+    stopped(
+        served().probe(run(session="s1", batch=9), at=100.5, **SERVED).ended(at=101),
+        at=103.5,
+        **limits("*", gone_grace_seconds=2.0),
+    ),
     "its Spark Connect session expired, within the grace",
     stopped(served_until(SESSION_EXPIRED), at=161),
     "its Spark Connect session expired, and another session has started it again",
