@@ -168,8 +168,8 @@ def full_published(**changes) -> PublishedState:
     flow = Flow(
         upstream={"busy": ("dead",)},
         downstream={"dead": ("busy",)},
-        reads={"busy": orders},
-        writes={"dead": orders},
+        inputs={"busy": orders},
+        outputs={"dead": orders},
     )
     snapshot = replace(shown.snapshot, queries=tuple(map(_caught_up, shown.snapshot.queries)))
     snapshot = replace(snapshot, resources=RESOURCES, usage=Usage(after_gc=leak()))
