@@ -155,7 +155,9 @@ def open_port(spark: Any) -> str:
             f"give --packages {package}"
         ) from None
     except THROWN as error:
-        is_port = "java.net.BindException" in str(error)
+        text = str(error)
+        # Spark 3.5 raises gRPC's own IOException.
+        is_port = "java.net.BindException" in text or "Failed to bind to address" in text
         why = "is it taken? Give another --port" if is_port else reason_of(error)
         raise CommandError(f"connect-server: port {port} cannot be opened: {why}") from error
     host = spark.conf.get(ADDRESS, None) or spark.conf.get("spark.driver.host", "localhost")

@@ -111,10 +111,10 @@ class Delivery:
         """Begin delivering."""
         self._loop.start()
 
-    def restore(self, rows: Iterable[OutboxRow]) -> None:
-        """Restore the rows of an earlier driver for this receiver."""
+    def restore(self, rows: Iterable[OutboxRow], *, is_complete: bool) -> None:
+        """Restore the rows of an earlier driver for this receiver, as ``Outbox.restore`` says."""
         with self._changed:
-            self._outbox.restore(rows, self._wall())
+            self._outbox.restore(rows, self._wall(), is_complete=is_complete)
             self._save()
 
     def offer(self, incidents: Iterable[Incident]) -> None:
@@ -424,8 +424,10 @@ class Notifier:
         if self._spool is None or left is None:
             return ()
         self.failure_history.left = left
+        # An attempt that did not end in order may have sent what it could not store.
+        is_complete = left.attempt is None
         for name, delivery in self._by_name.items():
-            delivery.restore(left.rows.get(name, ()))
+            delivery.restore(left.rows.get(name, ()), is_complete=is_complete)
         for name in left.rows.keys() - self._by_name.keys():
             self._spool.offer_rows(name, ())
         incidents = [

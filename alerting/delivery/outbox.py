@@ -415,13 +415,13 @@ class Outbox:
 
     # What the receiver should know
 
-    def restore(self, rows: Iterable[OutboxRow], wall: float) -> None:
+    def restore(self, rows: Iterable[OutboxRow], wall: float, *, is_complete: bool = True) -> None:
         """Restore the rows of an earlier process; newer ones of this process win.
 
-        What is open is known then, so that no incident is an orphan, except that of the driver: it
-        may not have waited for the disk when it reported its own end.
+        If they are complete, what is open is known then, so that no incident is an orphan, except
+        that of the driver: it may not have waited for the disk when it reported its own end.
         """
-        self._knows_open = True
+        self._knows_open = is_complete
         self._entries = {
             key: entry
             for key, entry in self._entries.items()

@@ -24,6 +24,7 @@ from querypulse.sidecar.session import CONNECT_SERVICE
 
 USAGE_ERROR = 2
 BIND = "An error occurred\n: java.net.BindException: Failed to bind to address 0.0.0.0:15002"
+BIND_OF_3_5 = "An error occurred\n: java.io.IOException: Failed to bind to address 0.0.0.0:15002"
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
@@ -218,6 +219,7 @@ def test_port_that_sparks_plugin_has_opened_is_not_opened_again():
     ("refusal", "message"),
     [
         (Py4JError(BIND), "port 15002 cannot be opened: is it taken? Give another --port"),
+        (Py4JError(BIND_OF_3_5), "port 15002 cannot be opened: is it taken? Give another --port"),
         (Py4JError("x\n: com.acme.OddError: no"), "15002 cannot be opened: com.acme.OddError: no"),
     ],
 )

@@ -86,8 +86,10 @@ def test_expected_alerts_and_no_others_arrive_with_our_labels_at_the_receiver_of
     receivers = {"critical": "pager", "warning": "chat", "none": "watchdog"}
     assert observed.received("firing") - {("QuerypulseWatchdog", "*")} == MUST_FIRE
     for reported in observed.receivers.alerts:
-        labels = reported["labels"].keys() - {"job"}
+        labels = reported["labels"].keys() - {"job", "cause"}
         assert labels == {"alertname", "app", "query", "severity"}
+        is_failure = reported["labels"]["alertname"] == "StreamingQueryFailed"
+        assert reported["labels"].get("cause", "").startswith("failed") or not is_failure
         assert reported["receiver"] == receivers[reported["labels"]["severity"]]
         assert reported["annotations"]["runbook_url"].endswith(
             f"/{reported['labels']['alertname']}.md"

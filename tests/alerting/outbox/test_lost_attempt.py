@@ -261,7 +261,22 @@ def test_incident_that_a_killed_attempt_did_not_store_ends_by_key_after_its_leas
     until(lambda: not second.spool.is_taken, "the lease is over")
     second.step()
 
-    assert second.recorder.wait_for(1) == [UP]
+    assert sorted(second.recorder.wait_for(2)) == [UP, ("a", "resolved")]
+
+
+def test_incident_of_a_query_that_a_killed_attempt_did_not_store_ends_by_key(attempts):
+    """It had sent it, and its store could not be written any more."""
+    attempts(1).works().is_stored().is_killed()
+    second = attempts(2, seconds=600.0, capabilities=BY_KEY).works(20)
+
+    assert ("a", "resolved") in second.sent
+
+
+def test_query_of_an_attempt_that_ended_in_order_does_not_end_by_key(attempts):
+    attempts(1).works().is_stored().ends()
+    second = attempts(2, seconds=600.0, capabilities=BY_KEY).works(20)
+
+    assert ("a", "resolved") not in second.sent
 
 
 def test_incident_that_has_opened_here_meanwhile_does_not_end_by_key(attempts):
