@@ -41,7 +41,7 @@ def job(cluster, tmp_path):
         yield lambda **environment: Job(cluster.submit, tmp_path, pages, pagerduty, **environment)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.fault(
     "Ends and kills",
     "Standalone cluster: an executor is killed, then a query fails",

@@ -11,7 +11,6 @@ from support.pipeline import BROKEN, DEFINITIONS, IS_HERE, flow, run_pipeline
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.every_spark,
     pytest.mark.timeout(600),
     pytest.mark.skipif(not IS_HERE, reason="Spark has pipelines from 4.1 on"),
 ]
@@ -70,7 +69,7 @@ def test_auto_attach_pages_the_one_of_eight_flows_that_dies(pages, tmp_path):
     assert "not on Spark's bus" not in text
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_server_pages_the_flow_of_a_client_that_dies_and_the_client_none(pages, tmp_path):
     """Of eight flows; the client attaches, too: the server shows it no end of a flow."""
     (server_folder := tmp_path / "server").mkdir()
