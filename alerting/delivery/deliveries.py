@@ -317,6 +317,8 @@ class Notifier:
         """By key, what another process left open, until it certainly does not run any more."""
         self._ends: dict[str, Incident] = {}
         """By key, what of it has ended here meanwhile, and orphans."""
+        self._is_complete = True
+        """Whether the spool has all that was sent: not what a dying attempt could not store."""
         self._load()
 
     @property
@@ -424,10 +426,10 @@ class Notifier:
         if self._spool is None or left is None:
             return ()
         self.failure_history.left = left
-        # An attempt that did not end in order may have sent what it could not store.
-        is_complete = left.attempt is None
+        # What is read again later has no attempt.
+        self._is_complete = self._is_complete and left.attempt is None
         for name, delivery in self._by_name.items():
-            delivery.restore(left.rows.get(name, ()), is_complete=is_complete)
+            delivery.restore(left.rows.get(name, ()), is_complete=self._is_complete)
         for name in left.rows.keys() - self._by_name.keys():
             self._spool.offer_rows(name, ())
         incidents = [

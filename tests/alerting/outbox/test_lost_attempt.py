@@ -272,6 +272,18 @@ def test_incident_of_a_query_that_a_killed_attempt_did_not_store_ends_by_key(att
     assert ("a", "resolved") in second.sent
 
 
+def test_what_another_attempt_stores_meanwhile_does_not_make_the_spool_complete(attempts):
+    first = attempts(1).works().is_stored()
+    second = attempts(2, seconds=30.0, capabilities=BY_KEY).works(20)
+    first.notifier.offer((incident("b"),))
+    first.is_stored().is_killed()
+    second.now += 2 * LEASE_SECONDS
+    until(lambda: not second.spool.is_taken, "the lease is over")
+    second.step().step()
+
+    assert ("a", "resolved") in second.sent
+
+
 def test_query_of_an_attempt_that_ended_in_order_does_not_end_by_key(attempts):
     attempts(1).works().is_stored().ends()
     second = attempts(2, seconds=600.0, capabilities=BY_KEY).works(20)
