@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from enum import Enum
 from http.client import HTTPConnection, HTTPException, IncompleteRead
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -73,8 +73,8 @@ OpenAlerts = tuple[tuple[str, str], ...]
 """Open alerts: query and name of each."""
 
 
-SUMMARY, CAUSE = "summary", "cause"
-"""Annotations of an alert."""
+SUMMARY = "summary"
+"""The annotation that is an alert in a sentence."""
 
 
 class DriverAlert(msgspec.Struct):
@@ -84,8 +84,8 @@ class DriverAlert(msgspec.Struct):
     annotations: dict[str, str] = {}
     starts_at: str = ""
     """ISO 8601 in UTC."""
-    cause: Any = None
-    """Of which kind, and where, as the same words in each driver; older drivers name none."""
+    cause: str = ""
+    """What it was first found to be, in words that drivers share; older drivers name none."""
 
     @property
     def is_critical(self) -> bool:
@@ -294,7 +294,7 @@ NOT_FOUND = 404
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 BARS = frozenset({401, 403, 421})
 MAX_APP_CHARACTERS = 200
-SHOWN = frozenset({SUMMARY, CAUSE, INCIDENT_URL, INCIDENT, MUTED})
+SHOWN = frozenset({SUMMARY, INCIDENT_URL, INCIDENT, MUTED})
 WAIT_SECONDS = 30.0
 """Longer than a driver keeps a request at ``/watch`` open."""
 

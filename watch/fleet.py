@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,7 +20,7 @@ from ..core.installed import VERSION
 from ..core.states import STATES
 from ..core.text import shorten
 from ..listener.state.flow import LOCAL, Dataset, Datasets, Node, cut_off, flow_of
-from .client import CAUSE, SUMMARY, DatasetName, DriverAlert, DriverFreshness, DriverQuery
+from .client import SUMMARY, DatasetName, DriverAlert, DriverFreshness, DriverQuery
 
 MAX_TEXT = 300
 """Characters of a text that a driver has chosen."""
@@ -342,7 +341,7 @@ def _incidents_of(driver: SeenDriver) -> Iterator[FleetIncident]:
             alertname=shown.name,
             headline=shorten(shown.annotations.get(SUMMARY, "") or shown.name, MAX_TEXT),
             since=min(starts, default=None),
-            cause=_cause_text(shown.cause or shown.annotations.get(CAUSE, "")),
+            cause=shorten(shown.cause, MAX_TEXT),
             muted=shown.muted,
             url=shown.annotations.get(INCIDENT_URL, ""),
         )
@@ -358,7 +357,7 @@ def _own_incident(incident: Incident) -> FleetIncident:
         alertname=alert.name,
         headline=shorten(alert.annotations.get(SUMMARY, "") or alert.name, MAX_TEXT),
         since=incident.starts_at,
-        cause=_cause_text(alert.annotations.get(CAUSE, "")),
+        cause=shorten(alert.cause, MAX_TEXT),
         muted=incident.muted,
         url=alert.annotations.get(INCIDENT_URL, ""),
     )
@@ -370,13 +369,6 @@ def _unix(alert: DriverAlert) -> float | None:
     except (ValueError, OverflowError):
         return None
     return at if 0.0 <= at <= END_OF_TIME else None
-
-
-def _cause_text(cause: Any) -> str:
-    """A cause in one line: a text, or kind, error class and place."""
-    if isinstance(cause, dict):
-        cause = " ".join(str(part) for part in cause.values() if part)
-    return shorten(str(cause), MAX_TEXT) if cause else ""
 
 
 def _causes(incidents: Sequence[FleetIncident]) -> Iterator[FleetCause]:

@@ -18,6 +18,7 @@ import msgspec
 
 from ..alerting.delivery.deliveries import Notifier
 from ..alerting.delivery.outbox import OutboxRow
+from ..alerting.delivery.spool import Kept, complete
 from ..core.guard import Guard
 from ..core.threads import Loop
 from ..exporter.pages import Reply, as_json
@@ -50,7 +51,7 @@ class PeerPage(msgspec.Struct, frozen=True):
     has_peers: bool = True
     failing: list[str] = []
     """The names of the receivers that do not take what it sends."""
-    rows: dict[str, list[OutboxRow]] = {}
+    rows: dict[str, tuple[OutboxRow, ...]] = {}
 
     @property
     def rank(self) -> Rank:
@@ -67,10 +68,24 @@ def peer_page(
         if not is_alive():
             return as_json(503, {"error": "the evaluation of this watcher does not advance"})
         since, own_id = leadership.rank
-        own = (leadership.has_peers, notifier.failing(), notifier.rows())
+        rows = {name: tuple(own) for name, own in notifier.rows().items()}
+        own = (leadership.has_peers, notifier.failing(), rows)
         return as_json(OK, PeerPage(own_id, since, *own))
 
     return {PEER: page}
+
+
+def decoded(body: bytes) -> PeerPage:
+    """The page of a peer.
+
+    Raises:
+        msgspec.MsgspecError: it is no such page.
+        ValueError: one of its rows lacks what the receivers rely on.
+
+    """
+    page = msgspec.json.decode(body, type=PeerPage)
+    complete(Kept(rows=page.rows))
+    return page
 
 
 def new_rank() -> Rank:
@@ -229,6 +244,6 @@ class PeerPoller:
             code, body = self._client.get(
                 PEER, min(POLL_SECONDS, 2 * self._interval), MAX_PAGE_BYTES
             )
-            return msgspec.json.decode(body, type=PeerPage) if code == OK else None
-        except (NoAnswer, msgspec.MsgspecError, UnicodeDecodeError):
+            return decoded(body) if code == OK else None
+        except (NoAnswer, msgspec.MsgspecError, ValueError):
             return None

@@ -82,7 +82,7 @@ class Kept(msgspec.Struct, frozen=True):
     attempt: DriverAttempt | None = None
 
 
-def _complete(kept: Kept) -> Kept:
+def complete(kept: Kept) -> Kept:
     """Return ``kept`` if its records have what the lifecycle and the receivers rely on.
 
     Raises:
@@ -213,7 +213,7 @@ class SpoolFile:
         self.is_older = msgspec.json.decode(content, type=Header).version == OLD_VERSION
         if self.is_older:
             content = msgspec.json.encode(upgrade(msgspec.json.decode(content)))
-        return _complete(msgspec.json.decode(content, type=Kept))
+        return complete(msgspec.json.decode(content, type=Kept))
 
 
 def try_folder(folder: Path, *, locks: bool = True) -> None:

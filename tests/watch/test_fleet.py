@@ -148,20 +148,6 @@ def test_incidents_without_a_cause_share_none():
     assert fleet(driver("a", alerts=alerts), driver("b", alerts=alerts)).causes == ()
 
 
-@pytest.mark.parametrize(
-    "cause",
-    [
-        {"kind": "failed", "error_class": "Timeout", "place": "broker"},
-        "failed Timeout broker",
-    ],
-    ids=["record", "text"],
-)
-def test_a_cause_may_be_a_record_or_a_text(cause):
-    alerts = [alert("StreamingQueryFailed", "gold", cause=cause)]
-    (incident,) = fleet(driver("etl", alerts=alerts)).incidents
-    assert incident.cause == "failed Timeout broker"
-
-
 def test_an_alert_with_an_odd_time_has_none():
     alerts = [{**alert("StreamingQueryFailed", "gold"), "starts_at": "yesterday"}]
     (incident,) = fleet(driver("etl", alerts=alerts)).incidents

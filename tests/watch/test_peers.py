@@ -17,7 +17,7 @@ from querypulse.alerting.receivers.receiver import DeliveryError, ReceiverCapabi
 from querypulse.core.guard import Guard
 from querypulse.core.states import DeliveryOutcome
 from querypulse.core.threads import Deadline
-from querypulse.watch.peers import KEEP_ENDED_SECONDS, PEER, Leadership, PeerPage, peer_page
+from querypulse.watch.peers import KEEP_ENDED_SECONDS, PEER, Leadership, decoded, peer_page
 
 GONE_AFTER = 15.0
 ELDER, OWN, YOUNGER = (1.0, "a"), (2.0, "b"), (3.0, "c")
@@ -390,7 +390,18 @@ def test_a_watcher_says_which_receivers_it_does_not_reach(answer, failing):
     finally:
         notifier.close(Deadline(PATIENCE_SECONDS))
     assert code == 200
-    assert msgspec.json.decode(body, type=PeerPage).failing == failing
+    assert decoded(body).failing == failing
+
+
+def test_a_page_whose_rows_lack_a_label_is_refused_as_a_whole():
+    """What is taken over is sent later, and would fail there."""
+    box = opened(INCIDENT)
+    nameless = replace(INCIDENT, labels={"app": "orders"})
+    rows = {"pager": [replace(row, incident=nameless) for row in rows_of(box)]}
+    body = msgspec.json.encode({"id": "other", "since": WALL, "rows": rows})
+
+    with pytest.raises(ValueError, match="without one of its labels"):
+        decoded(body)
 
 
 def test_a_watcher_whose_evaluation_hangs_does_not_claim_to_send():

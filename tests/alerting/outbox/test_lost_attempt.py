@@ -284,6 +284,21 @@ def test_what_another_attempt_stores_meanwhile_does_not_make_the_spool_complete(
     assert ("a", "resolved") in second.sent
 
 
+def test_what_an_attempt_sent_that_never_got_the_lease_of_a_killed_one_ends_by_key(attempts):
+    """It could store nothing at all: the store still shows the attempt before it."""
+    attempts(1).works().is_stored().is_killed()
+    second = attempts(2, seconds=10.0, capabilities=BY_KEY).works(20)
+    second.notifier.offer((incident("a"),))
+    second.delivery.flush(PATIENCE_SECONDS)
+    second.ends()
+    third = attempts(3, seconds=35.0, capabilities=BY_KEY).works(20)
+    third.now += LEASE_SECONDS
+    until(lambda: not third.spool.is_taken, "the lease is over")
+    third.step().step()
+
+    until(lambda: ("a", "resolved") in third.sent, "it ends by its key")
+
+
 def test_query_of_an_attempt_that_ended_in_order_does_not_end_by_key(attempts):
     attempts(1).works().is_stored().ends()
     second = attempts(2, seconds=600.0, capabilities=BY_KEY).works(20)
