@@ -164,6 +164,16 @@ class SpoolFile:
         self._folder.make()
         return self.holder.take()
 
+    def take_over(self) -> None:
+        """Take it from its holder, which has ended; a lock ends with its process.
+
+        Raises:
+            OSError: the store refuses.
+
+        """
+        if isinstance(self.holder, Lease):
+            self.holder.take_over()
+
     def read(self, wall: float) -> Kept | None:
         """The content; an unreadable file gets another name at Unix time ``wall``.
 
@@ -387,15 +397,19 @@ class Spool:
 
     def _open(self) -> None:
         with self._hang:
-            self.is_taken = not self._file.take()
+            is_taken = not self._file.take()
             # A lease may be that of a process that was killed: what it left is known at once.
             is_first = self._known is None and self._left is None
-            may_read = is_first if self.is_taken and self._file.is_shared else not self.is_taken
+            may_read = is_first if is_taken and self._file.is_shared else not is_taken
             left = self._file.read(self._wall()) if may_read else None
+            if is_taken and left is not None and self._replaces(left.attempt):
+                self._file.take_over()
+                is_taken = False
+            self.is_taken = is_taken
         with self._changed:
             if left != self._known:
                 self._left = left
-            if not self.is_taken:
+            if not is_taken:
                 # A folder that was made again is empty: nothing that was written before is there.
                 self._on_disk = ()
                 if left is not None and not self._file.is_older:
@@ -403,8 +417,12 @@ class Spool:
                 self._is_open = True
                 self._offered += 1
             self._changed.notify_all()
-        if self.is_taken:
+        if is_taken:
             self._pause(self._file.holder.held)
+
+    def _replaces(self, other: DriverAttempt | None) -> bool:
+        """Whether YARN has started this attempt because the other one, which held it, has died."""
+        return self.attempt is not None and self.attempt.replaces(other)
 
     def _write_newest(self) -> None:
         with self._hang:

@@ -87,7 +87,8 @@ class Lease:
     """A small file that its holder writes again while it runs, in a store without locks.
 
     A process that is killed leaves it, and the next one waits until it is 60 s old: by the clocks
-    of both, or, where these differ, by its own, during which the file did not change. No store has
+    of both, or, where these differ, by its own, during which the file did not change. One that YARN
+    has started in the place of its holder takes it over at once. No store has
     to compare before it writes: of two processes that take it at the same moment, the first to
     renew it finds the other's name, and lets go.
     """
@@ -127,6 +128,15 @@ class Lease:
             return False
         self._renew()
         return True
+
+    def take_over(self) -> None:
+        """Write our name in the place of a process that is known to have ended.
+
+        Raises:
+            OSError: the store refuses.
+
+        """
+        self._renew()
 
     def keep(self) -> bool:
         """Renew it when that is due; False if another process has taken it.

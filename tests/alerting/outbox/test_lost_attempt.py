@@ -135,11 +135,35 @@ def test_next_attempt_reports_one_that_was_killed_and_resolves_it_once_a_query_w
     for _ in range(30):
         second.step()
     assert second.sent == [DOWN], "no query works yet"
-    second.now += LEASE_SECONDS
-    second.spool.flush(0.0)
-    until(lambda: not second.spool.is_taken, "the lease is over")
     second.works()
     assert second.sent == [DOWN, UP]
+
+
+def test_attempt_that_fails_before_the_lease_of_a_killed_one_is_over_leaves_nothing_open(attempts):
+    """YARN starts an attempt only after the one before has ended: it takes the lease over."""
+    attempts(1).works().is_stored().is_killed()
+    second = attempts(2, seconds=10.0).works(20)
+    second.notifier.offer((incident("a"),))
+    until(lambda: ("a", "firing") in second.sent, "it reports its failed query")
+    second.ends()
+
+    assert ("a", "resolved") in attempts(3, seconds=35.0).works(20).sent
+
+
+def test_attempt_that_was_replaced_while_it_runs_stores_nothing_more(attempts, monkeypatch):
+    """Its machine was cut off from YARN: its successor has its lease."""
+    monkeypatch.setattr("querypulse.alerting.delivery.spool_holder.RENEW_SECONDS", 0.0)
+    first = attempts(1).works().is_stored()
+    second = attempts(2, seconds=30.0).works().is_stored()
+    stored = dict(attempts.files)
+    first.now += LEASE_SECONDS
+    first.notifier.offer((incident("b"),))
+    until(lambda: first.spool.is_taken, "it finds the other's name")
+
+    assert {name: attempts.files[name] for name in stored if "lease" not in name} == {
+        name: content for name, content in stored.items() if "lease" not in name
+    }
+    assert second.spool.problem == ""
 
 
 def test_each_attempt_that_is_killed_after_it_had_worked_is_reported(attempts):
@@ -274,7 +298,8 @@ def test_incident_of_a_query_that_a_killed_attempt_did_not_store_ends_by_key(att
 
 def test_what_another_attempt_stores_meanwhile_does_not_make_the_spool_complete(attempts):
     first = attempts(1).works().is_stored()
-    second = attempts(2, seconds=30.0, capabilities=BY_KEY).works(20)
+    second = attempts(2, seconds=30.0, application="application_1_0002", capabilities=BY_KEY)
+    second.works(20)
     first.notifier.offer((incident("b"),))
     first.is_stored().is_killed()
     second.now += 2 * LEASE_SECONDS
@@ -282,21 +307,6 @@ def test_what_another_attempt_stores_meanwhile_does_not_make_the_spool_complete(
     second.step().step()
 
     assert ("a", "resolved") in second.sent
-
-
-def test_what_an_attempt_sent_that_never_got_the_lease_of_a_killed_one_ends_by_key(attempts):
-    """It could store nothing at all: the store still shows the attempt before it."""
-    attempts(1).works().is_stored().is_killed()
-    second = attempts(2, seconds=10.0, capabilities=BY_KEY).works(20)
-    second.notifier.offer((incident("a"),))
-    second.delivery.flush(PATIENCE_SECONDS)
-    second.ends()
-    third = attempts(3, seconds=35.0, capabilities=BY_KEY).works(20)
-    third.now += LEASE_SECONDS
-    until(lambda: not third.spool.is_taken, "the lease is over")
-    third.step().step()
-
-    until(lambda: ("a", "resolved") in third.sent, "it ends by its key")
 
 
 def test_query_of_an_attempt_that_ended_in_order_does_not_end_by_key(attempts):
