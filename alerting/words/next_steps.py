@@ -159,7 +159,7 @@ STEPS_OF_TAKEN = (
 )
 STEPS_OF_EXPIRED = (
     "1. Find out why the client of that session is gone: its log, its exit code, the network.\n"
-    "2. Start the job again: its queries go on from their checkpoints.\n"
+    "2. Start that client again: its queries go on from their checkpoints.\n"
     "3. Let the client wait in awaitTermination(), or raise the server's time-out "
     "(spark.connect.session.manager.defaultSessionTimeout)."
 )

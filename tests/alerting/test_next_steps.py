@@ -189,6 +189,8 @@ WITHOUT_HINT = {
     Code.CHECKPOINT_TAKEN,
     # It begins again from nothing.
     Code.NOT_COMMITTED,
+    # Its client has ended, not the driver, which serves others.
+    Code.SESSION_EXPIRED,
 }
 """Codes after which a restart of the job as it is does harm, or cannot help."""
 

@@ -40,7 +40,7 @@ def test_amtool_accepts_the_profile_which_differs_only_in_what_shares_a_cause():
     assert [watchdog, critical] == usual["route"].pop("routes")
     assert shipped["route"] == usual["route"]
     assert of_causes["group_by"] == ["env", "cluster", "cause"]
-    assert shipped["inhibit_rules"][:1] == usual["inhibit_rules"]
+    assert shipped["inhibit_rules"][:2] == usual["inhibit_rules"]
     receivers = {receiver["name"]: receiver for receiver in shipped["receivers"]}
     (pager,) = receivers["pager"]["pagerduty_configs"]
     (chat,) = receivers["chat"]["slack_configs"]

@@ -35,7 +35,7 @@ from querypulse.listener.foresight.filling import Full
 from querypulse.listener.foresight.resources import Container, Disk, Heap, MemoryUse
 from querypulse.listener.foresight.state_growth import Cause as WhyKept
 from querypulse.listener.mailbox import ProgramEnd
-from querypulse.listener.probe_report import Context, JobActivity, JobCounts
+from querypulse.listener.probe_report import Context, JobActivity, JobCounts, SessionEnd
 from querypulse.listener.python_frames import MainThread
 from querypulse.settings.links import next_steps
 
@@ -244,6 +244,15 @@ def attempt_lost() -> Incident:
     return incident(Story().started("orders", at=1).lost_attempt(), 30)
 
 
+def session_expired() -> Incident:
+    """The driver serves Spark Connect, and a client has died."""
+    story = Story().started("orders", at=0).commit("orders", batch=1, at=95)
+    story.probe(run("orders", session="s1", batch=2), at=100, session_ends={})
+    ended = SessionEnd(101.0, "c-1", "ada", 3601.0, 3600.0)
+    story.ended("orders", at=101).probe(at=102, session_ends={"s1": ended})
+    return incident(story, 162)
+
+
 def driver_killed() -> Incident:
     """As ``querypulse watch`` reports it from outside."""
     how = "was killed or has crashed: nothing listens at its address (connection refused)"
@@ -292,6 +301,7 @@ CASES: dict[str, Callable[[], Incident]] = {
     "The main program ended": program_ended,
     "The driver was killed": driver_killed,
     "YARN has started the driver again": attempt_lost,
+    "A session of Spark Connect expired": session_expired,
     "The error holds Slack's marks": starred,
 }
 
