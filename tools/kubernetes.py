@@ -12,7 +12,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 BASE = ROOT / "deploy" / "kubernetes" / "base"
-RULES = [ROOT / "dashboards" / "prometheus" / f"{name}.yaml" for name in ("drivers", "freshness")]
+RULES = ROOT / "dashboards" / "prometheus" / "drivers.yaml"
 ROUTES = ROOT / "dashboards" / "alertmanager" / "alertmanager.yaml"
 SECRET = "querypulse-alertmanager"  # noqa: S105 - the name of a Secret
 """Its keys are the files' names that ``ROUTES`` gives."""
@@ -30,21 +30,17 @@ LINKS = "links"
 """Of PagerDuty; their text is called ``alt`` in the operator's ``PagerDutyLinkConfig``."""
 
 
-def prometheus_rules() -> str:
-    """The rules, in a PrometheusRule for each file."""
-    return "---\n".join(_prometheus_rule(file) for file in RULES)
-
-
-def _prometheus_rule(file: Path) -> str:
+def prometheus_rule() -> str:
+    """The rules, in a PrometheusRule."""
     head = {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
-        "metadata": {"name": f"querypulse-{file.stem}"},
+        "metadata": {"name": "querypulse-drivers"},
     }
-    rules = file.read_text(encoding="utf-8")
+    rules = RULES.read_text(encoding="utf-8")
     groups = rules[rules.index("groups:") :].splitlines()
     body = "\n".join(f"  {line}".rstrip() for line in groups)
-    return f"{_written_by(file)}{_dump(head)}spec:\n{body}\n"
+    return f"{_written_by(RULES)}{_dump(head)}spec:\n{body}\n"
 
 
 def alertmanager_config() -> str:
@@ -114,7 +110,7 @@ def _written_by(source: Path) -> str:
 
 def main() -> None:
     """Write both files."""
-    (BASE / "prometheusrule.yaml").write_text(prometheus_rules(), encoding="utf-8")
+    (BASE / "prometheusrule.yaml").write_text(prometheus_rule(), encoding="utf-8")
     (BASE / "alertmanagerconfig.yaml").write_text(alertmanager_config(), encoding="utf-8")
 
 

@@ -22,7 +22,7 @@ from ..alerting.delivery.spool import Kept, complete
 from ..core.guard import Guard
 from ..core.threads import Loop
 from ..exporter.pages import Reply, as_json
-from .client import POLL_SECONDS, Access, Client, Endpoint, NoAnswer
+from .client import POLL_SECONDS, UNREADABLE, Access, Client, Endpoint, NoAnswer
 from .fleet import SeenPeer
 
 PEER = "/peer"
@@ -245,5 +245,5 @@ class PeerPoller:
                 PEER, min(POLL_SECONDS, 2 * self._interval), MAX_PAGE_BYTES
             )
             return decoded(body) if code == OK else None
-        except (NoAnswer, msgspec.MsgspecError, ValueError):
+        except (NoAnswer, *UNREADABLE, ValueError):
             return None

@@ -138,7 +138,11 @@ class SpoolFile:
     """
 
     def __init__(
-        self, folder: Path | Folder, app: str, wall: Callable[[], float] = time.time
+        self,
+        folder: Path | Folder,
+        app: str,
+        wall: Callable[[], float] = time.time,
+        attempt: DriverAttempt | None = None,
     ) -> None:
         name = f"outbox-{sha256(app.encode()).hexdigest()[:APP_CHARACTERS]}"
         self.holder: Lock | Lease
@@ -147,7 +151,7 @@ class SpoolFile:
             self.holder = Lock(folder / f"{name}.lock")
             self._folder = LocalFolder(folder)
         else:
-            self.holder = Lease(folder, f"{name}.lease", wall)
+            self.holder = Lease(folder, f"{name}.lease", wall, attempt=attempt)
             self._folder = folder
         self._name = f"{name}.json"
         self.place = self._place_of(self._name)
@@ -163,16 +167,6 @@ class SpoolFile:
         """
         self._folder.make()
         return self.holder.take()
-
-    def take_over(self) -> None:
-        """Take it from its holder, which has ended; a lock ends with its process.
-
-        Raises:
-            OSError: the store refuses.
-
-        """
-        if isinstance(self.holder, Lease):
-            self.holder.take_over()
 
     def read(self, wall: float) -> Kept | None:
         """The content; an unreadable file gets another name at Unix time ``wall``.
@@ -277,7 +271,7 @@ class Spool:
         self._hang = HangDetector()
         self.is_taken = False
         """Whether another running process of the same app uses the file, or may."""
-        self._file = SpoolFile(folder, app, wall)
+        self._file = SpoolFile(folder, app, wall, attempt)
         self._guard = guard
         self._wall = wall
         self._loop = Loop("spool", self._step, guard, last=self._file.close)
@@ -402,9 +396,6 @@ class Spool:
             is_first = self._known is None and self._left is None
             may_read = is_first if is_taken and self._file.is_shared else not is_taken
             left = self._file.read(self._wall()) if may_read else None
-            if is_taken and left is not None and self._replaces(left.attempt):
-                self._file.take_over()
-                is_taken = False
             self.is_taken = is_taken
         with self._changed:
             if left != self._known:
@@ -419,10 +410,6 @@ class Spool:
             self._changed.notify_all()
         if is_taken:
             self._pause(self._file.holder.held)
-
-    def _replaces(self, other: DriverAttempt | None) -> bool:
-        """Whether YARN has started this attempt because the other one, which held it, has died."""
-        return self.attempt is not None and self.attempt.replaces(other)
 
     def _write_newest(self) -> None:
         with self._hang:
@@ -440,7 +427,12 @@ class Spool:
         wanted = _essence(newest)
         if wanted != self._on_disk:
             with self._hang:
-                self._file.write(newest)
+                is_ours = self._file.holder.is_ours()
+                if is_ours:
+                    self._file.write(newest)
+            if not is_ours:
+                self._is_open = False
+                return
             self._known = newest
         with self._changed:
             self._on_disk, self._written, self._is_late = wanted, offered, False

@@ -13,6 +13,7 @@ from uuid import uuid4
 import msgspec
 
 from ...core.folders import Folder
+from ...listener.state.snapshot import DriverAttempt
 
 HELD_BY_ANOTHER = frozenset({errno.EACCES, errno.EAGAIN})
 """The errors that POSIX allows ``fcntl`` if another process has the lock."""
@@ -68,6 +69,8 @@ class Lock:
         """Whether it is still ours, which only its release ends."""
         return True
 
+    is_ours = keep
+
     def release(self) -> None:
         """Release it, if it is ours."""
         if self._descriptor is not None:
@@ -81,16 +84,18 @@ class Renewal(msgspec.Struct, frozen=True):
 
     holder: str
     at: float
+    attempt: DriverAttempt | None = None
+    """What the process is to YARN, in cluster mode."""
 
 
 class Lease:
     """A small file that its holder writes again while it runs, in a store without locks.
 
     A process that is killed leaves it, and the next one waits until it is 60 s old: by the clocks
-    of both, or, where these differ, by its own, during which the file did not change. One that YARN
-    has started in the place of its holder takes it over at once. No store has
-    to compare before it writes: of two processes that take it at the same moment, the first to
-    renew it finds the other's name, and lets go.
+    of both, or, where these differ, by its own, during which the file did not change. An attempt
+    that YARN has started in the place of its holder takes it at once. No store has to compare
+    before it writes: of two processes that take it at the same moment, the first to write finds the
+    other's name, and lets go.
     """
 
     held = f"in use by another process, or one was killed less than {LEASE_SECONDS:.0f} s ago"
@@ -102,9 +107,11 @@ class Lease:
         name: str,
         wall: Callable[[], float],
         clock: Callable[[], float] = time.monotonic,
+        attempt: DriverAttempt | None = None,
     ) -> None:
         self._folder = folder
         self._name = name
+        self._attempt = attempt
         self._wall = wall
         self._clock = clock
         self._holder = uuid4().hex
@@ -124,19 +131,21 @@ class Lease:
         if self._renewed_at is not None:
             return self.keep()
         other = self._other()
-        if other is not None and self._lasts(other):
+        if other is not None and self._lasts(other) and not self._replaces(other):
             return False
         self._renew()
         return True
 
-    def take_over(self) -> None:
-        """Write our name in the place of a process that is known to have ended.
+    def is_ours(self) -> bool:
+        """Whether no other process has taken it; ask it before each write that it protects.
 
         Raises:
             OSError: the store refuses.
 
         """
-        self._renew()
+        if self._renewed_at is not None and self._other() is not None:
+            self._renewed_at = None
+        return self._renewed_at is not None
 
     def keep(self) -> bool:
         """Renew it when that is due; False if another process has taken it.
@@ -147,23 +156,20 @@ class Lease:
         """
         if self._renewed_at is not None and self._clock() - self._renewed_at < RENEW_SECONDS:
             return True
-        if self._other() is not None:
-            self._renewed_at = None
+        if not self.is_ours():
             return False
         self._renew()
         return True
 
     def release(self) -> None:
         """Delete it, if it is ours; where the store refuses, it runs out."""
-        if self._renewed_at is None:
-            return
-        self._renewed_at = None
         with suppress(OSError):
-            if self._other() is None:
+            if self.is_ours():
                 self._folder.delete(self._name)
+        self._renewed_at = None
 
     def _renew(self) -> None:
-        renewal = Renewal(self._holder, self._wall())
+        renewal = Renewal(self._holder, self._wall(), self._attempt)
         self._folder.write(self._name, msgspec.json.encode(renewal))
         self._renewed_at = self._clock()
 
@@ -174,6 +180,9 @@ class Lease:
         except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         return None if renewal.holder == self._holder else renewal
+
+    def _replaces(self, other: Renewal) -> bool:
+        return self._attempt is not None and self._attempt.replaces(other.attempt)
 
     def _lasts(self, other: Renewal) -> bool:
         now = self._clock()

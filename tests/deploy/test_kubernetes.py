@@ -38,7 +38,7 @@ NAMESPACE = "streaming"
 
 @cache
 def manifests():
-    """The manifests by file and kind; the second of a kind has its name, too."""
+    """The manifests by file and kind; of two Secrets, the second has its name, too."""
     found = {}
     paths = [path for path in FOLDER.rglob("*.yaml") if path.name != "kustomization.yaml"]
     for path in sorted(paths):
@@ -250,14 +250,10 @@ def test_the_operators_resources_are_those_of_the_dashboards(monkeypatch):
     monkeypatch.syspath_prepend(ROOT)  # tools is not installed
     from tools import kubernetes as tool
 
-    assert (FOLDER / "base/prometheusrule.yaml").read_text() == tool.prometheus_rules()
+    assert (FOLDER / "base/prometheusrule.yaml").read_text() == tool.prometheus_rule()
     assert (FOLDER / "base/alertmanagerconfig.yaml").read_text() == tool.alertmanager_config()
-    rules = [own for key, own in manifests().items() if key.startswith("prometheusrule/")]
-    shipped = [
-        yaml.safe_load((ROOT / f"dashboards/prometheus/{name}.yaml").read_text())
-        for name in ("drivers", "freshness")
-    ]
-    assert [rule["spec"] for rule in rules] == shipped
+    shipped = yaml.safe_load((ROOT / "dashboards/prometheus/drivers.yaml").read_text())
+    assert manifests()["prometheusrule/PrometheusRule"]["spec"] == shipped
 
 
 @pytest.mark.parametrize("name", [*DRIVERS, WATCHER])
@@ -365,8 +361,8 @@ def test_images_have_tags_and_the_watchers_is_this_version():
 @pytest.mark.kubectl
 def test_alerts_of_the_example_pass_the_operators_namespace_matcher():
     """The operator adds ``namespace="streaming"`` to each route; scraped series have it."""
-    groups = [group for rule in of_kind("PrometheusRule") for group in rule["spec"]["groups"]]
-    alerts = [entry for group in groups for entry in group["rules"]]
+    (rule,) = of_kind("PrometheusRule")
+    alerts = [entry for group in rule["spec"]["groups"] for entry in group["rules"]]
     without_series = [entry for entry in alerts if entry["expr"] == "vector(1)"]
 
     assert [entry["alert"] for entry in without_series] == ["QuerypulseWatchdog"]

@@ -150,13 +150,11 @@ def test_attempt_that_fails_before_the_lease_of_a_killed_one_is_over_leaves_noth
     assert ("a", "resolved") in attempts(3, seconds=35.0).works(20).sent
 
 
-def test_attempt_that_was_replaced_while_it_runs_stores_nothing_more(attempts, monkeypatch):
+def test_attempt_that_was_replaced_while_it_runs_stores_nothing_more(attempts):
     """Its machine was cut off from YARN: its successor has its lease."""
-    monkeypatch.setattr("querypulse.alerting.delivery.spool_holder.RENEW_SECONDS", 0.0)
     first = attempts(1).works().is_stored()
-    second = attempts(2, seconds=30.0).works().is_stored()
+    second = attempts(2, seconds=5.0).works().is_stored()
     stored = dict(attempts.files)
-    first.now += LEASE_SECONDS
     first.notifier.offer((incident("b"),))
     until(lambda: first.spool.is_taken, "it finds the other's name")
 
@@ -164,6 +162,15 @@ def test_attempt_that_was_replaced_while_it_runs_stores_nothing_more(attempts, m
         name: content for name, content in stored.items() if "lease" not in name
     }
     assert second.spool.problem == ""
+
+
+def test_attempt_takes_the_lease_of_one_whose_end_was_announced(attempts):
+    first = attempts(1).works()
+    first.worker.state.expect_end(first.clock() + 600.0)
+    first.step().is_stored().is_killed()
+    second = attempts(2, seconds=5.0).works()
+
+    assert not second.spool.is_taken
 
 
 def test_each_attempt_that_is_killed_after_it_had_worked_is_reported(attempts):
