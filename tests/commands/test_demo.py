@@ -64,8 +64,8 @@ SCENARIOS = {
 """The arguments of each scenario, and what it prints."""
 EACH = [
     "failure",
-    *(pytest.param(name, marks=pytest.mark.thorough) for name in ("upstream", "hang")),
-    *(pytest.param(name, marks=pytest.mark.nightly) for name in ("stop", "healthy")),
+    pytest.param("hang", marks=pytest.mark.thorough),
+    *(pytest.param(name, marks=pytest.mark.nightly) for name in ("upstream", "stop", "healthy")),
 ]
 
 

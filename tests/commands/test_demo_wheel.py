@@ -42,6 +42,7 @@ def demo(programs, tmp_path_factory):
             process.wait()
 
 
+@pytest.mark.nightly
 @pytest.mark.browser
 def test_browser_shows_the_incident_as_it_happens(demo, windows):
     _, printed = demo

@@ -28,6 +28,7 @@ def write(rows, name, form, folder, **options):
     return writer.trigger(processingTime="500 milliseconds")
 
 
+@pytest.mark.nightly
 @pytest.mark.kafka
 @pytest.mark.delta
 def test_topics_and_tables_connect_queries(spark, kafka, watch, tmp_path):

@@ -29,6 +29,7 @@ def lag(sidecar, name):
 # -- unread versions --------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_unread_versions_are_counted_while_a_query_hangs_and_after_it_failed(table, watch):
     orders, trap = table("orders").write(3), Trap()
     sidecar = watch(source_interval_seconds=0.2)
@@ -249,6 +250,7 @@ def test_query_that_fails_because_of_its_table_is_reported_with_the_cause(table,
 # -- a sink that remembers batch ids --------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_restored_checkpoint_of_a_query_that_writes_a_table_is_a_warning(
     spark, table, watch, pages, tmp_path
 ):
@@ -296,6 +298,7 @@ def test_restored_checkpoint_of_a_query_that_writes_a_table_is_a_warning(
 # -- no false alarms ----------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_healthy_queries_on_tables_raise_no_alert(spark, table, watch, pages, tmp_path):
     """Idle, first version after idleness, catching up, joined with a busy source, scheduled."""
     sidecar = watch(source_interval_seconds=0.2, stall_floor_seconds=FLOOR)

@@ -52,6 +52,7 @@ def recreate(kafka, topic):
     kafka.create(topic)
 
 
+@pytest.mark.nightly
 def test_lost_checkpoint_with_latest_is_reported_until_the_records_are_read(
     spark, kafka, watch, pages, tmp_path
 ):

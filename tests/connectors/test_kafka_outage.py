@@ -29,6 +29,7 @@ def mortal(tmp_path_factory):
     broker.close()
 
 
+@pytest.mark.nightly
 def test_broker_outage_stalls_one_query_fails_another_and_both_recover(
     spark, mortal, watch, pages, tmp_path
 ):

@@ -319,6 +319,7 @@ WATCH_SECONDS = 40
 assert 2 * max(FLOOR, TREND) < WATCH_SECONDS
 
 
+@pytest.mark.nightly
 def test_healthy_queries_on_kafka_raise_no_alert(harness, watch, pages):
     queries = {workload.name: workload.start(harness) for workload in BEFORE}
     until(lambda: all(harness.committed(name) >= 0 for name in queries), "all commit")

@@ -30,7 +30,7 @@ def test_rules_fire_when_their_promtool_tests_say_so_and_pass_its_lint(name):
     accepted("promtool", "check", "rules", "--lint=all", "--lint-fatal", RULES / f"{name}.yaml")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.prometheus
 @pytest.mark.fault("driver", "is dead for 30 days, and Prometheus is the sender", "its alerts fire")
 def test_alerts_of_a_dead_driver_end_by_its_return_or_by_somebody_and_never_by_age():

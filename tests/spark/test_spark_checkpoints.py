@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 FLOOR = 10
 
 
+@pytest.mark.nightly
 def test_stall_is_reported_with_its_commit_log_and_without_one_that_cannot_be_read(
     spark, watch, pages, caplog, tmp_path
 ):

@@ -35,6 +35,7 @@ spark.stop()
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.fault(
     "Time and pauses",
     "SIGSTOP of a driver for longer than its window, then of its JVM only",

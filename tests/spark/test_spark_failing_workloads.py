@@ -139,6 +139,7 @@ public class Lineage extends StreamingQueryListener {
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.fault(
     "Spark and its listeners",
     "A slow neighbour makes the listener queue that others share overflow",

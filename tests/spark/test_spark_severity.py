@@ -37,6 +37,7 @@ def reported(pages, name):
     ]
 
 
+@pytest.mark.nightly
 def test_long_batch_is_a_warning_with_its_kind_and_an_endless_one_is_critical(spark, watch, pages):
     slots = int(re.sub(r"\D", "", spark.sparkContext.master))
     traps = {name: Trap() for name in ("attached late", "skewed", "retried", "greedy", "waits")}
@@ -81,6 +82,7 @@ def test_long_batch_is_a_warning_with_its_kind_and_an_endless_one_is_critical(sp
     assert reported(pages, "waits")[0] == ("warning", "waiting_for_slots")
 
 
+@pytest.mark.nightly
 def test_many_that_wait_for_the_slots_of_one_are_its_incident(spark, watch, pages):
     slots = int(re.sub(r"\D", "", spark.sparkContext.master))
     names = ("backfill", "first", "second", "third")

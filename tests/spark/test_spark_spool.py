@@ -123,7 +123,7 @@ sidecar.await_any_failure()
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_batch_that_fails_in_each_process_is_one_incident_until_it_is_fixed(drive, pages, tmp_path):
     checkpoint = tmp_path / "checkpoint"
     with PagerDutyDouble() as pagerduty:
@@ -165,7 +165,7 @@ sidecar.await_any_failure()
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.parametrize("drive", ["a store of Hadoop"], indirect=True)
 @pytest.mark.parametrize(("has_spool", "expected"), [(True, 1), (False, 3)])
 def test_crash_loop_over_new_machines_is_one_incident(drive, pages, tmp_path, has_spool, expected):

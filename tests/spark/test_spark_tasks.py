@@ -217,7 +217,7 @@ def test_jobs_with_such_an_id_are_counted_while_they_run(spark, queue):
     working.join(SPARK_PATIENCE_SECONDS)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_sums_of_many_queries_that_are_gone_are_given_up_and_those_of_no_query_stay(
     spark, queue, run_as
 ):
