@@ -99,7 +99,7 @@ test-rest: java system-packages $(VENV)/.dev $(VENV)/spark.jsa $(OLDEST)/.dev $(
 	$(call stage,5 of 5 on the oldest dependencies,$(OLDEST_DEPENDENCIES),-m "$(FAST)" $(SIDE_BY_SIDE)) \
 	$(report)
 
-## make nightly    long lives, mutations, new examples, new histories and new dependencies, in twenty minutes
+## make nightly    long lives and stories, mutations, new examples, histories and dependencies, for some hours
 nightly: java system-packages $(VENV)/.dev $(VENV)/spark.jsa $(REAL_TIME)/.dev $(NEWEST_DEPENDENCIES)/.dev
 	@export NEW_EXAMPLES=1 ran=yes; \
 	$(call stage,1 of 4 without Spark,$(VENV),-m "nightly and not spark" $(SIDE_BY_SIDE)) \
