@@ -68,8 +68,7 @@ def peer_page(
         if not is_alive():
             return as_json(503, {"error": "the evaluation of this watcher does not advance"})
         since, own_id = leadership.rank
-        rows = {name: tuple(own) for name, own in notifier.rows().items()}
-        own = (leadership.has_peers, notifier.failing(), rows)
+        own = (leadership.has_peers, notifier.failing(), notifier.rows())
         return as_json(OK, PeerPage(own_id, since, *own))
 
     return {PEER: page}

@@ -128,10 +128,10 @@ class Delivery:
             self._outbox.offer(mine, self._wall())
             self._save()
 
-    def rows(self) -> list[OutboxRow]:
+    def rows(self) -> tuple[OutboxRow, ...]:
         """What the receiver should know, and knows, for another process that watches the same."""
         with self._changed:
-            return [row for row in self._outbox.rows if not row.incident.is_orphan]
+            return tuple(row for row in self._outbox.rows if not row.incident.is_orphan)
 
     def mirror(self, rows: Iterable[OutboxRow], *, is_leader: bool) -> list[Incident]:
         """Take over what another process has sent; see ``Outbox.mirror``."""
@@ -361,7 +361,7 @@ class Notifier:
         if self._heartbeat is not None:
             self._heartbeat.offer(ping_of(incidents))
 
-    def rows(self) -> dict[str, list[OutboxRow]]:
+    def rows(self) -> dict[str, tuple[OutboxRow, ...]]:
         """What each receiver should know, and knows, by its name."""
         return {delivery.name: delivery.rows() for delivery in self.deliveries}
 

@@ -192,14 +192,17 @@ class SpoolFile:
             log.warning(text, self.place, error, self._place_of(aside))
             return None
 
-    def write(self, kept: Kept) -> None:
-        """Replace the content; it is in the store when this returns.
+    def write(self, kept: Kept) -> bool:
+        """Replace the content, unless another process has taken it; return whether it is ours.
 
         Raises:
             OSError: it cannot be written; the old content is still there.
 
         """
-        self._folder.write(self._name, msgspec.json.encode(kept))
+        is_ours = self.holder.is_ours()
+        if is_ours:
+            self._folder.write(self._name, msgspec.json.encode(kept))
+        return is_ours
 
     def close(self) -> None:
         """Let another process take it."""
@@ -413,9 +416,8 @@ class Spool:
 
     def _write_newest(self) -> None:
         with self._hang:
-            is_ours = self._file.holder.keep()
-        if not is_ours:
-            self._is_open = False
+            self._is_open = self._file.holder.keep()
+        if not self._is_open:
             return
         with self._changed:
             if self._left is not None or self._written == self._offered:
@@ -427,11 +429,8 @@ class Spool:
         wanted = _essence(newest)
         if wanted != self._on_disk:
             with self._hang:
-                is_ours = self._file.holder.is_ours()
-                if is_ours:
-                    self._file.write(newest)
-            if not is_ours:
-                self._is_open = False
+                self._is_open = self._file.write(newest)
+            if not self._is_open:
                 return
             self._known = newest
         with self._changed:

@@ -383,7 +383,7 @@ def hanging_disk(monkeypatch):
 
         def write_later(kept):
             assert answer.wait(PATIENCE_SECONDS), "nobody lets the disk answer"
-            write(kept)
+            return write(kept)
 
         monkeypatch.setattr(one._file, "write", write_later)
         return answer
